@@ -146,13 +146,17 @@ typedef struct heddle_wait_condition {
   const char* call; /* in reports: "MPI_Recv"; a literal. Null: this function's name */
   /* In reports: what is awaited, as for heddle_wait_note, with `call` set. Null: nobody knows. */
   void (*tell)(void* arg, struct heddle_wait_facts* facts);
+  /* Null, or a word that ready() may change: while it is not 0, only messages to the worker, and
+   * the ends of its operations, make the condition true. What comes then ends a rest, so the rests
+   * may be longer than a sixteenth: up to 50 ms. */
+  const int* rings;
 } heddle_wait_condition;
 
 /* For a library on top of Heddle that waits for something of its own: calls ready() until it ends
  * the wait, and advances the worker in between. It rests as all calls do (see Progress): ready() is
  * called before each rest, and messages to the worker end the rest. Whatever else makes the
  * condition true, such as a word that a peer writes, is noticed after the rest, which takes a
- * sixteenth of the time waited. With heddle_worker_options.attends it advances the other workers
+ * sixteenth of the time waited (see `rings`). With heddle_worker_options.attends it advances the other workers
  * too. Reports about jobs that hang show the wait as that of `call`.
  * Returns what ready() has returned; TIMEOUT: the time is over (timeout_ns 0: ready() was called
  * once). The exclusive worker's thread, or any thread.

@@ -79,7 +79,7 @@ class Waiting {
 
 void await(heddle_worker worker, const WaitSubject& awaited) {
   Waiting waiting(worker, awaited);
-  const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting, awaited.call, &Waiting::tell};
+  const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting, awaited.call, &Waiting::tell, nullptr};
   must(awaited.call, heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER));
 }
 
@@ -88,7 +88,7 @@ bool comes_true(Call call, const std::function<bool()>& condition, std::int64_t 
     return (*static_cast<const std::function<bool()>*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN;
   };
   auto looked_at = condition;
-  const heddle_wait_condition awaited{sizeof awaited, look, &looked_at, call, nullptr};
+  const heddle_wait_condition awaited{sizeof awaited, look, &looked_at, call, nullptr, nullptr};
   const heddle_status status = heddle_worker_wait_for(default_context().worker, &awaited, in_ns);
   // While the job begins there is no worker yet.
   return status == HEDDLE_DONE || (status != HEDDLE_ERR_TIMEOUT && condition());

@@ -424,7 +424,7 @@ Status status_of(heddle_receive* receive) {
 // heddle_recv_wait of one that has not ended, or with an error.
 [[gnu::noinline]] Status wait_for(Worker& worker, heddle_receive* receive, int64_t timeout_ns) {
   const auto ended = [receive] { return status_of(receive) == HEDDLE_POSTED ? HEDDLE_AGAIN : HEDDLE_DONE; };
-  const Status status = worker.until({"heddle_recv_wait", timeout_ns}, ended, [&](tap::Wait& wait) {
+  const Status status = worker.until({"heddle_recv_wait", timeout_ns, true}, ended, [&](tap::Wait& wait) {
     const auto tell = [&] { worker.tagged().tell_receive(*receive, &wait.things); };
     worker::use(worker) == nullptr ? tell() : static_cast<void>(worker.gate()->look(tell));
     if (wait.things.empty()) return;

@@ -317,7 +317,13 @@ class Waiter {
     const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
     const std::int64_t nap =
         std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), Crowd::kShortestNapNs, longest);
-    return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
+    return within_time(nap);
+  }
+  // The same if all that the wait waits for ends the sleep: as long as it has waited already.
+  [[nodiscard]] std::int64_t rung_nap_ns() const {
+    const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
+    const auto waited = static_cast<std::int64_t>(std::min<std::uint64_t>(idle_ns_, kLongestRungNapNs));
+    return within_time(std::max(waited, longest));
   }
 
   static constexpr std::uint64_t kSpinNs = 20'000;
@@ -335,6 +341,8 @@ class Waiter {
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
+  // what no bell tells of (another thread of the process) is noticed late by no more than that
+  static constexpr std::uint64_t kLongestRungNapNs = 50'000'000;
 
   bool in_time(std::uint64_t now) {
     since_clock_ = 0;
@@ -344,6 +352,9 @@ class Waiter {
     return !over_;
   }
 
+  [[nodiscard]] std::int64_t within_time(std::int64_t nap) const {
+    return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
+  }
   void begin_shared();
   void go_on_shared();
   void end_shared();

@@ -179,6 +179,7 @@ base::Status Assembly::reach(const Layout& layout, std::uint32_t other, Way& way
   }
   if (arena == nullptr) return HEDDLE_DONE;
   at->counters = reinterpret_cast<CounterWord*>(arena + counters);
+  if (other != member_) at->bell = commons_.bell_of(ranks_[other]);
   at->places[static_cast<std::size_t>(Place::scratch)] = arena + scratch;
   return HEDDLE_DONE;
 }
@@ -428,6 +429,8 @@ bool Setups::advance() {
     round_ = 0;
     setups_.pop_front();
     first.decided(status);
+    // Another thread may sleep until then; what this thread has taken rings no more.
+    team_.context().transport().ring();
   }
   return moved;
 }

@@ -133,8 +133,16 @@ void Commons::delist(Collective& collective) {
   base::Waiter waiter(context_.clock(), HEDDLE_FOREVER, &context_.crowd());
   while (collective.visited()) {
     static_cast<void>(waiter.idle());
-    if (const std::int64_t ns = waiter.nap_ns(); ns > 0 && !collective.fetch(ns)) rest(ns);
+    if (const std::int64_t ns = waiter.nap_ns(); ns > 0 && !collective.fetch(ns))
+      context_.nap(std::span<worker::Worker* const>(), ns);
   }
+}
+
+queue::BellPull* Commons::bell_of(std::uint32_t rank) {
+  const std::lock_guard lock(peers_mutex_);
+  if (const auto known = bells_.find(rank); known != bells_.end()) return &known->second;
+  const std::optional<queue::BellPull> bell = context_.transport().stores_bell(rank);
+  return bell ? &bells_.emplace(rank, *bell).first->second : nullptr;
 }
 
 worker::Attachment::Found Commons::advance() {
@@ -149,8 +157,11 @@ worker::Attachment::Found Commons::advance() {
       collective = list_[i];
       collective->visit();
     }
-    found = std::max(found, collective->move_on_as_anybody());
+    const Found here = collective->move_on_as_anybody();
     collective->leave();
+    // Its own thread may sleep until then; what this thread has taken rings no more.
+    if (here == Found::moved) context_.transport().ring();
+    found = std::max(found, here);
   }
   // Puts of peers to this rank may need it, even if no operation of this rank is under way.
   if (worker::Worker* worker = port(); worker != nullptr && !ended_.load(std::memory_order_seq_cst))
@@ -229,14 +240,6 @@ int Commons::progress_all() {
 
 int Commons::attend() {
   return context_.helpers().attend(false);
-}
-
-void Commons::rest(std::int64_t ns, worker::Worker* beside) {
-  std::array<worker::Worker*, 2> workers{};
-  std::size_t count = 0;
-  for (worker::Worker* const worker : {port(), beside})
-    if (worker != nullptr) workers[count++] = worker;
-  context_.nap_attending(std::span(workers).first(count), ns);
 }
 
 namespace {

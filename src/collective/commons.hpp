@@ -22,6 +22,7 @@
 #include "collective/select.hpp"
 #include "collective/session_queue.hpp"
 #include "heddle/collectives.h"
+#include "queue/bell.hpp"
 #include "queue/locks.hpp"
 #include "wire/packet.hpp"
 #include "worker/context.hpp"
@@ -201,6 +202,9 @@ class Commons final : public worker::Attachment {
   [[nodiscard]] bool knows() const;
   // The arena of a rank of the job. Any thread.
   base::Result<engine::RemoteRegion*> arena_of(std::uint32_t rank);
+  // What to pull after a store into that rank's arena, which arena_of() has returned; null: nobody
+  // there can be woken. It lives as long as this object. Any thread.
+  queue::BellPull* bell_of(std::uint32_t rank);
   // The number of ranks that arena_of() was called for: those that this rank has met. Any thread.
   [[nodiscard]] std::size_t met() const;
   // The worker that carries bytes and credits to ranks whose memory this process does not map;
@@ -254,7 +258,15 @@ class Commons final : public worker::Attachment {
   int progress_all();
   int attend();
   static int progress_on(worker::Worker& worker);
-  void rest(std::int64_t ns, worker::Worker* beside = nullptr);
+  // came(): what the thread waits for has come nearer. True: so it has.
+  template <class Came>
+  bool rest(worker::Worker* beside, std::int64_t ns, std::int64_t rung_ns, Came&& came) {
+    std::array<worker::Worker*, 2> workers{};
+    std::size_t count = 0;
+    for (worker::Worker* const worker : {port(), beside})
+      if (worker != nullptr) workers[count++] = worker;
+    return context_.nap_for_stores(std::span(workers).first(count), {ns, rung_ns}, came);
+  }
   // brings a helper that advances some operation here; false: there is none
   bool fetch_any(std::int64_t sleep_ns);
 
@@ -265,9 +277,10 @@ class Commons final : public worker::Attachment {
   Scratch scratch_;
   Offers offers_;
   std::atomic<worker::Worker*> port_{nullptr};  // release by open_port()
-  mutable queue::FetchingMutex peers_mutex_;    // guards the two below
+  mutable queue::FetchingMutex peers_mutex_;    // guards the three below
   std::vector<PackedRegion> packed_;
   std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
+  std::map<std::uint32_t, queue::BellPull> bells_;  // by rank
   mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
   std::vector<Collective*> list_;
   // by a digest of members; list_mutex_
@@ -317,8 +330,10 @@ bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& descr
     // Before each nap; the next look tells whether the time is over.
     if (waiter.nap_ns() > 0 && progress_all() > 0) static_cast<void>(waiter.busy());
     const std::int64_t ns = waiter.nap_ns();
-    if (ns > 0 && !fetch(ns)) [[unlikely]]
-      rest(ns, beside);
+    if (ns > 0 && !fetch(ns)) [[unlikely]] {
+      const auto came = [&] { return look() != Look::nothing; };
+      if (rest(beside, ns, waiter.rung_nap_ns(), came)) static_cast<void>(waiter.busy());
+    }
     watch.round(describe, ns > 0);
   }
 }

@@ -84,6 +84,7 @@ void SessionQueue::bind_target(const ScheduleCommand& command, const RankMemory&
     step.destination_offset = command.destination.offset;
   } else if (step.credits > 0) {
     step.counter = &target.counters[command.counter];
+    step.bell = target.bell;
     if (!command.shares) step.given = sum_of(step.counter);
   }
   if (step.bytes == 0 || (carried && !here)) return;
@@ -102,12 +103,13 @@ void SessionQueue::give(Step& step) {
   if (step.counter == nullptr) return;
   if (step.given == nullptr) {
     step.counter->credits.fetch_add(step.credits, std::memory_order_release);
-    return;
+  } else {
+    // This rank is the only writer of the counter, so a plain store of the sum does the addition.
+    if (*step.given == 0) *step.given = step.counter->credits.load(std::memory_order_relaxed);
+    *step.given += step.credits;
+    step.counter->credits.store(*step.given, std::memory_order_release);
   }
-  // This rank is the only writer of the counter, so a plain store of the sum does the addition.
-  if (*step.given == 0) *step.given = step.counter->credits.load(std::memory_order_relaxed);
-  *step.given += step.credits;
-  step.counter->credits.store(*step.given, std::memory_order_release);
+  if (step.bell != nullptr) step.bell->published();
 }
 
 // False: the carrier cannot take it now.

@@ -25,6 +25,7 @@
 #include "base/cache_line.hpp"
 #include "base/error.hpp"
 #include "collective/runner.hpp"
+#include "queue/bell.hpp"
 
 namespace heddle::collective {
 
@@ -68,6 +69,8 @@ struct RankMemory {
       // by Place, without beside; may be null where no command of this rank touches the place
       places{};
   CounterWord* counters = nullptr;  // as many as its schedule has
+  // wakes the rank's threads that sleep until it gets credits; null: they are not asleep for long
+  queue::BellPull* bell = nullptr;
   // not null: the rank is reached through this, and the other fields mean nothing
   Carrier* carrier = nullptr;
 };
@@ -145,6 +148,7 @@ class SessionQueue : public Runner {
     std::uint64_t destination_offset = 0;
     std::uint64_t bytes = 0;
     CounterWord* counter = nullptr;  // null: the step gives nothing, or its carrier gives
+    queue::BellPull* bell = nullptr;  // of the counter's rank; see RankMemory
     std::uint64_t credits = 0;
     // for a counter with one giver: the sum of what this rank has given; null: several givers
     std::uint64_t* given = nullptr;

@@ -104,6 +104,7 @@ base::Status SoftwareRunner::bind_member(std::uint32_t member, const SetupRecord
       if (to != nullptr) memory->places[static_cast<std::size_t>(place)] = to;
     }
     memory->counters = reinterpret_cast<CounterWord*>((*arena)->direct + record.counters);
+    memory->bell = team_.commons().bell_of(team_.rank_in_job(member));
     return HEDDLE_DONE;
   }
   carriers_.push_back(std::make_unique<RegionCarrier>(*port, RegionCarrier::Base{*arena, record.counters}, places));

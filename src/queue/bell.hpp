@@ -50,6 +50,9 @@ constexpr Places place(std::uint32_t number) {
   return Places{1} << number % 32;
 }
 
+// Not a worker: the words of a process that its peers change by stores (Transport::arm_stores()).
+inline constexpr Places kStoresPlace = place(31);
+
 // For Bell: a futex that other processes may wake.
 struct PlacesFutex {
   static void wait(std::atomic<std::uint32_t>* word, std::uint32_t expected, std::int64_t timeout_ns, Places places) {
@@ -129,7 +132,7 @@ class Arming {
     agreed_ = heavy();
     return !agreed_;
   }
-  static constexpr std::uint64_t kOftenNs = 1'000'000;
+  static constexpr std::uint64_t kOftenNs = 4'000'000;  // naps of 1 ms among them
 
  private:
   Word& word_;
@@ -146,19 +149,50 @@ class Fencing {
   template <class Word, class Fence>
   [[nodiscard]] bool disarmed_by_me(Word& word, Fence&& fence) {
     fence();
+    const std::atomic_ref<std::uint32_t> in_vain(in_vain_);
     if (queue::disarmed_by_me(word)) {
-      in_vain_ = 0;
+      in_vain.store(0, std::memory_order_relaxed);
       return true;
     }
-    if (++in_vain_ >= kInVain) {
-      in_vain_ = 0;
-      word.fetch_and(~kFenced, std::memory_order_relaxed);
-    }
+    const std::uint32_t fences = in_vain.load(std::memory_order_relaxed) + 1;
+    in_vain.store(fences % kInVain, std::memory_order_relaxed);
+    if (fences >= kInVain) word.fetch_and(~kFenced, std::memory_order_relaxed);
     return false;
   }
 
  private:
+  // Several threads may be senders by one object: updates may be lost, and fences are right
+  // whenever they come.
   std::uint32_t in_vain_ = 0;
+};
+
+// How a sender wakes the threads that sleep at a place of another process. After each publication
+// the sender checks whether the place is armed: one load of a line that rarely changes. If one of
+// the two processes lacks membarrier, looked_at_ is a word that is always 1, so that the sender
+// always executes the fence and checks the real word; otherwise it does so where the sleeper asks
+// for it. Any thread.
+class BellPull {
+ public:
+  BellPull() = default;
+  BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, Bell<> bell, Places place)
+      : looked_at_(looked_at), armed_(armed), bell_(bell), place_(place) {}
+  void published() {
+    if (wanted()) [[unlikely]]
+      pull();
+  }
+  // published() in two parts: whether to pull, after a publication.
+  [[nodiscard]] bool wanted() const {
+    base::light_fence();
+    return looked_at_->load(std::memory_order_relaxed) != 0;
+  }
+  void pull();
+
+ private:
+  std::atomic<std::uint32_t>* looked_at_ = nullptr;
+  std::atomic<std::uint32_t>* armed_ = nullptr;
+  Bell<> bell_;
+  Places place_ = kEveryPlace;
+  Fencing<> fencing_;
 };
 
 // Blocks in the kernel, on a word of this process.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/fence.hpp"
 #include "base/wait.hpp"
 #include "queue/bell.hpp"
 #include "queue/handover.hpp"
@@ -32,6 +33,15 @@ bool SystemHandover::barrier_failed() {
       "heddle_context_join\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   return false;
+}
+
+[[gnu::cold]] void BellPull::pull() {
+  if (looked_at_ != armed_) {
+    base::full_fence();
+    if (disarmed_by_me(*armed_)) bell_.ring(place_);
+    return;
+  }
+  if (fencing_.disarmed_by_me(*armed_, [] { base::full_fence(); })) bell_.ring(place_);
 }
 
 void SystemHandover::relax() {

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -331,11 +332,22 @@ class Transport {
   // Then wait() returns when one of these has happened since bell(): a message or a peer's transfer
   // has arrived for an armed worker among `places`, a peer has died or left, or ring() was called.
   // It also returns after the time-out, or for no reason. These do not wake it: a put to direct
-  // memory (a thread that waits for a word must look at it), an arrival for a worker opened
+  // memory (a thread that waits for a word must look at it; see arm_stores()), an arrival for a worker opened
   // meanwhile, and new room in a peer's ring or mailbox that was full (a thread that has a command
   // to post must try again). Any thread; several may wait.
   [[nodiscard]] virtual std::uint32_t bell() { return 0; }
   virtual void settle() {}
+  // Words that peers change by stores into direct memory can ring, too, if those who store agree:
+  // each of them pulls stores_bell(this rank) after its store. The sleeper calls arm_stores() after
+  // bell(), looks at its words after settle(), and waits for queue::kStoresPlace as well. False:
+  // nothing is armed, and only the time-out ends a sleep.
+  [[nodiscard]] virtual bool arm_stores() { return false; }
+  // Of a rank whose memory this process has imported. It lives as long as the transport. Empty: the
+  // rank's threads are not woken by it.
+  [[nodiscard]] virtual std::optional<queue::BellPull> stores_bell(std::uint32_t rank) {
+    static_cast<void>(rank);
+    return std::nullopt;
+  }
   virtual void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) {
     static_cast<void>(seen);
     static_cast<void>(timeout_ns);

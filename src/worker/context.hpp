@@ -102,21 +102,38 @@ class Context : public engine::Job {
   // Sleeps for `ns` (at most a second), or until something arrives for one of these workers. Call
   // it after progress on them has found nothing. Arrivals that do not ring (see transport.hpp) do
   // not end the sleep.
-  void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, ns, nullptr)); }
+  void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, {ns, ns}, nullptr)); }
   // `attends`: as nap_attending().
   void nap(Worker* worker, std::int64_t ns, bool attends = false) {
-    static_cast<void>(nap_unless({&worker, 1}, ns, nullptr, attends));
+    static_cast<void>(nap_unless({&worker, 1}, {ns, ns}, nullptr, attends));
   }
   // The same for one worker, unless it has moved since its moved() was `seen`: another thread may
   // have completed what this one waits for, and does not ring. False: the worker has moved, and
   // this thread has not slept.
-  [[nodiscard]] bool nap_unless_moved(Worker* worker, std::int64_t ns, std::uint64_t seen, bool attends = false) {
-    return nap_unless({&worker, 1}, ns, &seen, attends);
+  struct Length {
+    std::int64_t ns;
+    std::int64_t rung_ns;  // if all that may come for these workers rings
+  };
+  [[nodiscard]] bool nap_unless_moved(Worker* worker, Length length, std::uint64_t seen, bool attends = false) {
+    return nap_unless({&worker, 1}, length, &seen, attends);
   }
   // The same for a thread that waits for other ranks and has called Helpers::attend() for what they
   // may wait for. Arrivals for those workers end the sleep, too.
   void nap_attending(std::span<Worker* const> workers, std::int64_t ns) {
-    static_cast<void>(nap_unless(workers, ns, nullptr, true));
+    static_cast<void>(nap_unless(workers, {ns, ns}, nullptr, true));
+  }
+  // As nap_attending(), for a thread that waits for stores of peers which pull
+  // Transport::stores_bell(). came(): one has come; asked once they ring. True: one has come, and it has not slept.
+  template <class Came>
+  [[nodiscard]] bool nap_for_stores(std::span<Worker* const> workers, Length length, Came&& came) {
+    Nap nap{.ns = length.ns, .stores = true};
+    if (!begin_nap(workers, true, &nap)) return false;
+    if (nap.stores) {
+      if (came()) return true;
+      if (nap.rings) nap.ns = length.rung_ns;
+    }
+    sleep(nap);
+    return false;
   }
   // Collectives of the job that have been begun. Any thread.
   [[nodiscard]] std::uint64_t exchanges() const { return base::peek(exchanges_); }
@@ -130,7 +147,18 @@ class Context : public engine::Job {
 
  private:
   explicit Context(base::Environment environment);
-  bool nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends = false);
+  // A sleep that begins.
+  struct Nap {
+    std::int64_t ns = 0;
+    bool stores = false;       // peers' stores ring, too: wanted, then whether they do
+    bool rings = true;         // all that may come for the workers rings
+    queue::Places places = 0;  // what may wake the thread
+    std::uint32_t seen = 0;    // Transport::bell()
+  };
+  // Arms what the sleep is to end by. False: there is something to do, or the sleep is over.
+  bool begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap);
+  void sleep(const Nap& nap);
+  bool nap_unless(std::span<Worker* const> workers, Length length, const std::uint64_t* moved, bool attends = false);
   void note_sleep(tap::TraceEvent event, std::int64_t ns) const;
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);

@@ -71,30 +71,49 @@ const char* name_of(Collective kind) {
 
 }  // namespace
 
-// `moved`: sleep only if the first worker has not moved since; null: always.
-bool Context::nap_unless(std::span<Worker* const> workers, std::int64_t ns, const std::uint64_t* moved, bool attends) {
+bool Context::begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap) {
   if (transport().capabilities().sleeping == transport::Sleeping::impossible) {
     for (Worker* worker : workers) static_cast<void>(worker->lie_down());  // which counts the naps
     // less than a second, see Crowd
-    const timespec length{0, ns};
-    note_sleep(tap::TraceEvent::sleep_begin, ns);
+    const timespec length{0, nap->ns};
+    note_sleep(tap::TraceEvent::sleep_begin, nap->ns);
     ::nanosleep(&length, nullptr);
-    note_sleep(tap::TraceEvent::sleep_end, ns);
-    return true;
+    note_sleep(tap::TraceEvent::sleep_end, nap->ns);
+    return false;
   }
-  const std::uint32_t seen = transport().bell();
-  queue::Places places = 0;
+  nap->seen = transport().bell();
+  if (nap->stores && (nap->stores = transport().arm_stores())) nap->places |= queue::kStoresPlace;
   for (Worker* worker : workers) {
-    places |= queue::place(worker->index());
-    const Worker::Rest rest = worker->lie_down();
-    if (rest == Worker::Rest::none) return true;
-    if (rest == Worker::Rest::brief) ns = std::min(ns, crowd_.brief_nap_ns());
+    nap->places |= queue::place(worker->index());
+    bool armed = false;  // not if an executor is about to handle what comes: it rings nobody then
+    const Worker::Rest rest = worker->lie_down(&armed);
+    if (rest == Worker::Rest::none) return false;
+    if (rest == Worker::Rest::brief) nap->ns = std::min(nap->ns, crowd_.brief_nap_ns());
+    nap->rings = nap->rings && armed && rest == Worker::Rest::whole;
   }
-  if (attends && !helpers_->lie_down(&places, crowd_.brief_nap_ns(), &ns)) return true;
+  if (attends) {
+    const Worker::Rest rest = helpers_->lie_down(&nap->places);
+    if (rest == Worker::Rest::none) return false;
+    if (rest == Worker::Rest::brief) nap->ns = std::min(nap->ns, crowd_.brief_nap_ns());
+    nap->rings = nap->rings && rest == Worker::Rest::whole;
+  }
+  if (nap->stores) transport().settle();
+  return true;
+}
+
+void Context::sleep(const Nap& nap) {
+  note_sleep(tap::TraceEvent::sleep_begin, nap.ns);
+  transport().wait(nap.seen, nap.ns, nap.places != 0 ? nap.places : queue::kEveryPlace);
+  note_sleep(tap::TraceEvent::sleep_end, nap.ns);
+}
+
+// `moved`: sleep only if the first worker has not moved since; null: always.
+bool Context::nap_unless(std::span<Worker* const> workers, Length length, const std::uint64_t* moved, bool attends) {
+  Nap nap{.ns = length.ns};
+  if (!begin_nap(workers, attends, &nap)) return true;
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
-  note_sleep(tap::TraceEvent::sleep_begin, ns);
-  transport().wait(seen, ns, places != 0 ? places : queue::kEveryPlace);
-  note_sleep(tap::TraceEvent::sleep_end, ns);
+  if (nap.rings) nap.ns = length.rung_ns;
+  sleep(nap);
   return true;
 }
 

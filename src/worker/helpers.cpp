@@ -43,6 +43,8 @@ constexpr std::int64_t kLongestNapNs = 1'000'000;
 constexpr std::int64_t kPatienceNs = 1'000'000;
 // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.
 constexpr std::int64_t kLongestSleepNs = 10'000'000'000;
+// The same while a collective of this process waits for stores.
+constexpr std::int64_t kLongestStoresNs = 50'000'000;
 
 std::uint32_t kernel_number() {
   return static_cast<std::uint32_t>(::syscall(SYS_gettid));
@@ -186,27 +188,34 @@ bool Helpers::unchanged(const Entry& entry, Worker& worker) {
          worker.core().failure_epoch.load(std::memory_order_relaxed) == entry.epoch.load(std::memory_order_relaxed);
 }
 
-bool Helpers::all_unchanged() {
+// `stores`: those are armed, which a collective under way waits for.
+bool Helpers::all_unchanged(bool stores) {
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit visit(entries_[i]);
     if (visit.worker() == nullptr || !helped(*visit.worker())) continue;
     if (!unchanged(entries_[i], *visit.worker())) return false;
   }
-  const Attachment* attachment = attachment_.load(std::memory_order_acquire);
-  return attachment == nullptr || !attachment->active();
+  Attachment* attachment = attachment_.load(std::memory_order_acquire);
+  if (attachment == nullptr || !attachment->active()) return true;
+  return stores && attachment->advance() != Attachment::Found::moved;
 }
 
 // By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out,
-// or is seen here.
-void Helpers::sleep(std::uint32_t seen) {
+// or is seen here. False: there was something to do, or `stores` do not ring.
+bool Helpers::sleep(std::uint32_t seen, bool stores) {
+  if (stores && !transport_.arm_stores()) return false;
   asleep_.store(1, std::memory_order_relaxed);
   base::full_fence();
   const bool ordered = base::membarrier_private();
-  if (all_unchanged() && !stop_.load(std::memory_order_relaxed)) {
-    transport_.wait(seen, ordered ? kLongestSleepNs : kLongestNapNs, queue::kEveryPlace);
+  if (stores) transport_.settle();
+  const bool sleeps = all_unchanged(stores) && !stop_.load(std::memory_order_relaxed);
+  if (sleeps) {
+    const std::int64_t ns = !ordered ? kLongestNapNs : stores ? kLongestStoresNs : kLongestSleepNs;
+    transport_.wait(seen, ns, queue::kEveryPlace);
   }
   asleep_.store(0, std::memory_order_relaxed);
+  return sleeps;
 }
 
 Helpers::Found Helpers::visit(Entry& entry, Worker& worker, std::uint32_t number) {
@@ -354,26 +363,29 @@ std::uint64_t Helpers::moved_but(const Worker& one) {
   return moved;
 }
 
-bool Helpers::lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns) {
+Rest Helpers::lie_down(queue::Places* places) {
+  Rest least = Rest::whole;
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     if (entries_[i].worker.load(std::memory_order_relaxed) == nullptr) continue;
     const Visit at(entries_[i]);
     if (at.worker() == nullptr) continue;
     Worker& worker = *at.worker();
-    Worker::Rest rest = Worker::Rest::whole;
+    Rest rest = Rest::whole;
     bool looked = true;
     if (worker.gate() == nullptr) {
       looked = worker.ownership().attend([&] { rest = worker.lie_down(); });
-    } else if (looked = !policy_.helps() && helped(worker) && !worker.gate()->disturbs(); looked) {
+    } else if (helped(worker) && policy_.helps()) {
+      continue;  // a helper looks after it
+    } else if (looked = helped(worker) && !worker.gate()->disturbs(); looked) {
       rest = worker.lie_down();
     }
-    if (!looked) continue;
-    if (rest == Worker::Rest::none) return false;
-    if (rest == Worker::Rest::brief) *ns = std::min(*ns, brief_ns);
-    *places |= queue::place(worker.index());
+    if (!looked) rest = Rest::polls;  // for as long as its own threads are there
+    if (rest == Rest::none) return rest;
+    least = std::max(least, rest);
+    if (looked) *places |= queue::place(worker.index());
   }
-  return true;
+  return least;
 }
 
 // ---- the threads --------------------------------------------------------------------------------
@@ -461,10 +473,11 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
     if (policy_.kind == PolicyKind::dedicated) ::sched_yield();
     return;
   }
-  // Stores by other processes ring no bell. The thread looks for them all the time while they may
-  // come any moment, then from time to time.
+  // Stores by other processes may ring no bell. The thread looks for them all the time while they
+  // may come any moment, then from time to time; if it has done so for long, it asks for the bell.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
+    if (found == Found::soon && *nap_ns == kLongestNapNs && sleep(seen, true)) return;
     transport_.wait(seen, *nap_ns, queue::kEveryPlace);
     *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
     return;
@@ -475,7 +488,7 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
     for (int i = 0; i < 64 && transport_.bell() == seen; ++i) base::cpu_relax();
     return;
   }
-  sleep(seen);
+  static_cast<void>(sleep(seen, false));
   *quiet_since = clock_.now_ns();
 }
 

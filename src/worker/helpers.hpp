@@ -20,6 +20,14 @@
 
 namespace heddle::worker {
 
+// How long a thread that has armed a worker may sleep; the later, the less.
+enum class Rest : std::uint8_t {
+  whole,  // arrivals ring, or another thread handles them
+  polls,  // the same, but an operation under way may need polls
+  brief,  // nobody could look: something may be there
+  none    // there is something for progress already
+};
+
 // HEDDLE_PROGRESS: the threads that make progress besides the application.
 
 enum class PolicyKind : std::uint8_t {
@@ -171,9 +179,9 @@ class Helpers {
   // A number that changes whenever a worker other than this one has moved: Worker::moved().
   [[nodiscard]] std::uint64_t moved_but(const Worker& one);
   // Called before the thread sleeps: arms the workers that no other thread looks after, and adds
-  // their places. False: there is already something for progress. *ns: lowered if another thread
-  // was inside one of them.
-  [[nodiscard]] bool lie_down(queue::Places* places, std::int64_t brief_ns, std::int64_t* ns);
+  // their places. Returns the least rest that one of them allows; `polls` also where it is its own
+  // thread that looks after a worker.
+  [[nodiscard]] Rest lie_down(queue::Places* places);
 
   // A number that changes whenever a helper has gone round: while it changes, a helper has a core.
   // Relaxed: a hint.
@@ -237,8 +245,8 @@ class Helpers {
   Found sweep_attachment();
   int attend(Entry& entry, Worker& worker, std::uint32_t* number, bool thorough);
   [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
-  [[nodiscard]] bool all_unchanged();
-  void sleep(std::uint32_t seen);
+  [[nodiscard]] bool all_unchanged(bool stores);
+  bool sleep(std::uint32_t seen, bool stores);
   void start();
   void run(int core, Seat& seat);
   void fetch_visitors(const Entry& entry);

@@ -26,6 +26,7 @@ inline constexpr const char kServes[] = "heddle_run_tasks";
 struct WaitCall {
   const char* call;
   std::int64_t timeout_ns = HEDDLE_FOREVER;
+  bool rings = false;  // only progress on the worker ends the wait, and what comes for that rings
 };
 
 // One wait. Any thread may have one; each is used by one thread.

@@ -240,7 +240,8 @@ void Worker::Rounds::nap(std::int64_t ns, std::uint64_t seen) {
   } else if (std::exchange(sleeps_, false)) {
     worker_.context_.nap(&worker_, ns, worker_.traits_.attends);
   } else {
-    sleeps_ = !worker_.context_.nap_unless_moved(&worker_, ns, seen, worker_.traits_.attends);
+    const std::int64_t rung_ns = rings_ ? waiter_.rung_nap_ns() : ns;
+    sleeps_ = !worker_.context_.nap_unless_moved(&worker_, {ns, rung_ns}, seen, worker_.traits_.attends);
   }
 }
 
@@ -345,6 +346,7 @@ base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64
     }
     const int events = progress();
     if (events < 0) return static_cast<base::Status>(events);
+    rounds.set_rings(condition.rings != nullptr && *condition.rings != 0);
     if (!rounds.go_on(events + (status == HEDDLE_POSTED ? 1 : 0), seen)) return HEDDLE_ERR_TIMEOUT;
     constexpr std::uint32_t kManyRounds = 4096;  // something moves all the time, but ends nothing
     if (rounds.rested() || rounds.round() % kManyRounds == 0) told.note();

@@ -111,12 +111,7 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   // Credit for a message of class USER: DONE; AGAIN: its target must handle some first.
   base::Status take_credit(heddle_peer target, const heddle_am_message& message);
   // For Context::nap(): arms the worker, so that arrivals ring.
-  enum class Rest : std::uint8_t {
-    whole,  // arrivals ring, or another thread handles them
-    polls,  // the same, but an operation under way may need polls
-    brief,  // nobody could look: something may be there
-    none    // there is something for progress already
-  };
+  using Rest = worker::Rest;
   // *armed, if not null: whether the transport was armed; it is not armed() any more once something
   // arrives.
   [[nodiscard]] Rest lie_down(bool* armed = nullptr);
@@ -199,7 +194,8 @@ class Worker::Rounds {
   Rounds(Worker& worker, const WaitCall& wait)
       : worker_(worker),
         waiter_(worker.context_.clock(), wait.timeout_ns, &worker.context_.crowd()),
-        watch_(worker.context_, &worker, wait.call) {}
+        watch_(worker.context_, &worker, wait.call),
+        rings_(wait.rings) {}
 
   // After a look in vain. `events`: what the round has moved; `seen`: moved() before it. False: the
   // time is over.
@@ -222,6 +218,8 @@ class Worker::Rounds {
   void watch(Describe&& describe) {
     watch_.round(describe, rested_);
   }
+  // See WaitCall.
+  void set_rings(bool rings) { rings_ = rings; }
   // In the last go_on() it was time to sleep.
   [[nodiscard]] bool rested() const { return rested_; }
   [[nodiscard]] std::uint32_t round() const { return round_; }
@@ -237,6 +235,7 @@ class Worker::Rounds {
   // After another worker has moved, the others are looked at in each of so many rounds: somebody
   // makes one access after the other.
   std::uint32_t near_ = 0;
+  bool rings_;
   bool rested_ = false;
   // the next nap is taken even if the worker has moved: one was not, for that
   bool sleeps_ = false;

@@ -1,5 +1,6 @@
 // A thread that waits for long sleeps, in every mode, and arrivals wake it.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -20,6 +21,12 @@ double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+long sleeps_of_this_thread() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
 }
 
 struct Case {
@@ -45,7 +52,7 @@ template <class Finished>
 void wait_for(heddle_worker worker, const Finished& finished) {
   const heddle_wait_condition condition{
       sizeof condition, [](void* arg) { return (*static_cast<const Finished*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN; },
-      const_cast<void*>(static_cast<const void*>(&finished)), "a test", nullptr};
+      const_cast<void*>(static_cast<const void*>(&finished)), "a test", nullptr, nullptr};
   ASSERT_EQ(heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
 }
 
@@ -125,6 +132,48 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   });
 }
 
+// What ends the wait rings, so the thread sleeps for longer and longer. With naps of a millisecond it
+// would give its core away 500 times. A yield that finds nobody else on the core is none of these.
+TEST(Waiting, SleepsLongForWhatRings) {
+  Job(2, "shm").run([&](Context& context, Worker&) {
+    heddle_worker worker{};
+    heddle_team team{};
+    ASSERT_EQ(heddle_worker_open(context.handle(), nullptr, &worker), HEDDLE_DONE) << heddle_last_error();
+    ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
+    const auto meet = [&] { ASSERT_EQ(heddle_barrier(team), HEDDLE_DONE) << heddle_last_error(); };
+    const std::uint64_t sent = 7;
+    std::uint64_t got = 0;
+    const auto receive = [&] {
+      const heddle_wanted wanted{{1, HEDDLE_ANY}, 1, UINT64_MAX};
+      heddle_receive request{};
+      ASSERT_GE(heddle_recv(worker, &wanted, &got, sizeof got, &request, nullptr), 0);
+      EXPECT_EQ(heddle_recv_wait(worker, &request, HEDDLE_FOREVER), HEDDLE_DONE);
+    };
+    const auto send = [&] {
+      EXPECT_GE(heddle_send(worker, {0, 1}, 1, &sent, sizeof sent, nullptr), 0) << heddle_last_error();
+    };
+    const std::array<std::pair<std::function<void()>, std::function<void()>>, 2> kinds = {{{meet, meet}, {receive, send}}};
+    for (const auto& [wait, end] : kinds) {
+      meet();
+      if (context.rank() == 1) {
+        std::this_thread::sleep_for(kWait);  // the wait that is measured, not a synchronisation
+        end();
+        continue;
+      }
+      const auto begun = std::chrono::steady_clock::now();
+      const long before = sleeps_of_this_thread();
+      wait();
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begun;
+      EXPECT_LT(static_cast<double>(sleeps_of_this_thread() - before), 100 + 60 * waited.count());
+    }
+    EXPECT_EQ(got, context.rank() == 0 ? sent : 0);
+    meet();
+    EXPECT_EQ(heddle_team_free(team), HEDDLE_DONE);
+    EXPECT_EQ(heddle_worker_close(worker), HEDDLE_DONE);
+    context.barrier();
+  });
+}
+
 // ---- heddle_worker_wait_for ---------------------------------------------------------------------
 
 // Answers as it is told, and counts its calls.
@@ -135,7 +184,7 @@ struct Condition {
   heddle_worker worker{};
 
   [[nodiscard]] heddle_status wait(std::int64_t timeout_ns) {
-    const heddle_wait_condition condition{sizeof condition, &look, this, nullptr, nullptr};
+    const heddle_wait_condition condition{sizeof condition, &look, this, nullptr, nullptr, nullptr};
     return heddle_worker_wait_for(worker, &condition, timeout_ns);
   }
   static heddle_status look(void* self) {
@@ -177,7 +226,7 @@ TEST(WaitFor, ChecksItsArguments) {
     condition.ready = [](void*) { return HEDDLE_DONE; };
     EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_DONE);
     EXPECT_EQ(heddle_worker_wait_for({context.handle().id}, &condition, 0), HEDDLE_ERR_HANDLE);
-    condition.size -= sizeof(void*);
+    condition.size = offsetof(heddle_wait_condition, rings) - sizeof(void*);  // less than the first version had
     EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_ERR_ARGUMENT);
   });
 }

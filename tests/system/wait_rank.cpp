@@ -192,7 +192,7 @@ class Thread {
       if (status == HEDDLE_POSTED) return HEDDLE_DONE;  // which would mean that the wait goes on
       return status == HEDDLE_AGAIN && of->thread->over() ? HEDDLE_ERR_PEER_FAILED : status;
     };
-    const heddle_wait_condition condition{sizeof condition, ready, &both, "wait_rank", nullptr};
+    const heddle_wait_condition condition{sizeof condition, ready, &both, "wait_rank", nullptr, nullptr};
     return good(heddle_worker_wait_for(worker_, &condition, HEDDLE_FOREVER), what);
   }
 
@@ -527,7 +527,7 @@ class Thread {
       const auto* job = static_cast<Job*>(arg);
       return job->ended.load(std::memory_order_acquire) == job->threads ? HEDDLE_DONE : HEDDLE_AGAIN;
     };
-    const heddle_wait_condition condition{sizeof condition, all, &job_, "wait_rank", nullptr};
+    const heddle_wait_condition condition{sizeof condition, all, &job_, "wait_rank", nullptr, nullptr};
     done(heddle_worker_wait_for(worker_, &condition, HEDDLE_FOREVER), "the end of all threads");
   }
 
@@ -631,7 +631,7 @@ void await_death(Job& job) {
     const heddle_status status = heddle_context_peer_status(of->context, of->victim);
     return status == HEDDLE_DONE ? HEDDLE_AGAIN : status;
   };
-  const heddle_wait_condition condition{sizeof condition, dead, &job, "wait_rank", nullptr};
+  const heddle_wait_condition condition{sizeof condition, dead, &job, "wait_rank", nullptr, nullptr};
   expect(heddle_worker_wait_for(job.worker, &condition, Deadline::kNs), HEDDLE_ERR_PEER_FAILED, "the victim's death");
 }
 

@@ -53,6 +53,8 @@ struct LaneWait {
   const LookAt look;
   const TellWait tell;
   void* const arg;
+  const bool rings;
+  int rings_now = 0;
   std::uint32_t looks = 0;
   bool over = false;  // look() has ended the wait
 
@@ -70,6 +72,7 @@ struct LaneWait {
     bool moved = make_steps(wait.lane);
     if (wait.looks < kMaySleep) ++wait.looks;
     if (wait.looks % kOthers == 0 || wait.looks == kMaySleep) moved |= post_all_waiting();
+    wait.rings_now = wait.rings && !has_steps() ? 1 : 0;
     return moved || t_moves != before ? HEDDLE_POSTED : HEDDLE_AGAIN;
   }
   static void told(void* self, heddle_wait_facts* facts) {
@@ -117,10 +120,12 @@ bool progress_all() {
   return moved;
 }
 
-heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg) {
-  LaneWait wait{lane, look, tell, arg};
-  const heddle_wait_condition condition{sizeof condition, &LaneWait::ready, &wait, call,
-                                        tell != nullptr ? &LaneWait::told : nullptr};
+heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg, bool rings) {
+  LaneWait wait{lane, look, tell, arg, rings};
+  const heddle_wait_condition condition{sizeof condition, &LaneWait::ready,
+                                        &wait,            call,
+                                        tell != nullptr ? &LaneWait::told : nullptr,
+                                        &wait.rings_now};
   const heddle_status status = heddle_worker_wait_for(lane.worker, &condition, HEDDLE_FOREVER);
   if (wait.over) [[likely]]
     return status;

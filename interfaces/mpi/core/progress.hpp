@@ -76,10 +76,10 @@ bool progress_all();
 
 // Calls look(arg) until it does not return HEDDLE_AGAIN, and makes progress in between, also on
 // what the engine does not know of. Rests as the engine's calls do. Returns what look() returned.
-// `tell`: for reports, or null.
+// `tell`: for reports, or null. `rings`: what is awaited comes by messages to the lane.
 using LookAt = heddle_status (*)(void* arg);
 using TellWait = void (*)(void* arg, heddle_wait_facts* facts);
-heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg);
+heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg, bool rings = false);
 
 // One wait of this thread that wait_in() does not make. fill(facts) sets everything that the wait
 // is for, except the call. It may be called in any call of Heddle that this thread makes, until the

@@ -205,7 +205,7 @@ heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& so
   }
   const bool any = sought.peer == MPI_ANY_SOURCE && !sought.matched;
   ReceiveWait wait{lane, receive, sought, any ? sought.comm : nullptr};
-  const heddle_status waited = wait_in(lane, sought.call, &ReceiveWait::look, &ReceiveWait::tell, &wait);
+  const heddle_status waited = wait_in(lane, sought.call, &ReceiveWait::look, &ReceiveWait::tell, &wait, true);
   if (waited < 0) return waited;
   if (wait.died) static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
   const heddle_status status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);

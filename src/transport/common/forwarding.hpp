@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "transport/transport.hpp"
@@ -67,6 +68,10 @@ class ForwardingTransport : public Transport {
   [[nodiscard]] BarrierGates* gates() override { return inner_->gates(); }
   [[nodiscard]] std::uint32_t bell() override { return inner_->bell(); }
   void settle() override { inner_->settle(); }
+  [[nodiscard]] bool arm_stores() override { return inner_->arm_stores(); }
+  [[nodiscard]] std::optional<queue::BellPull> stores_bell(std::uint32_t rank) override {
+    return inner_->stores_bell(rank);
+  }
   void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
     inner_->wait(seen, timeout_ns, places);
   }

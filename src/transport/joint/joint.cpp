@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -291,6 +292,11 @@ class Joint final : public Transport {
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   // Both ring NEAR's bell.
   [[nodiscard]] std::uint32_t bell() override { return inner_[kNear]->bell(); }
+  // Only ranks that NEAR reaches can store into memory here.
+  [[nodiscard]] bool arm_stores() override { return inner_[kNear]->arm_stores(); }
+  [[nodiscard]] std::optional<queue::BellPull> stores_bell(std::uint32_t rank) override {
+    return way(rank) == kNear ? inner_[kNear]->stores_bell(rank) : std::nullopt;
+  }
   void settle() override {
     for (const auto& transport : inner_) transport->settle();
   }

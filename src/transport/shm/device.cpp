@@ -56,6 +56,7 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
   if (!control) return control.status();
   device->control_ = ControlView(*control, &device->layout_);
   device->bell_ = queue::Bell<>(&device->control_.header().bell);
+  device->stores_arming_.emplace(device->control_.header().stores_armed);
 
   bootstrap::Card card;
   card.fd = device->segment_->mapping().fd();
@@ -149,10 +150,24 @@ base::Result<std::byte*> Device::open_ring(std::uint32_t source_worker, PeerProc
   return extent->address;
 }
 
-BellPull Device::bell_pull(const PeerProcess& peer, std::uint32_t worker) {
-  std::atomic<std::uint32_t>& armed = peer.control.worker(worker).armed;
+queue::BellPull Device::pull_of(const PeerProcess& peer, std::atomic<std::uint32_t>& armed, queue::Places place) {
   const bool free = membarrier() && peer.agreement.membarrier != 0;
-  return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell), queue::place(worker)};
+  return {free ? &armed : &always_, &armed, queue::Bell<>(&peer.control.header().bell), place};
+}
+
+std::optional<queue::BellPull> Device::stores_bell(std::uint32_t rank) {
+  const PeerProcess* peer = peers_[rank].load(std::memory_order_acquire);
+  if (peer == nullptr) return std::nullopt;
+  return pull_of(*peer, peer->control.header().stores_armed, queue::kStoresPlace);
+}
+
+void Device::arm_stores() {
+  const std::lock_guard lock(stores_mutex_);
+  if (!membarrier()) {
+    control_.header().stores_armed.store(queue::kArmed, std::memory_order_relaxed);
+  } else if (stores_arming_->arm(environment_.clock->now_ns(), [] { return heavy_fence(); })) {
+    want_heavy_fence();
+  }
 }
 
 namespace {
@@ -167,15 +182,6 @@ void Device::want_heavy_fence() {
 
 void Device::heavy_fence_if_wanted() {
   if (std::exchange(t_wants_heavy_fence, false)) static_cast<void>(heavy_fence());
-}
-
-[[gnu::cold]] void BellPull::pull() {
-  if (looked_at_ != armed_) {
-    base::full_fence();
-    if (queue::disarmed_by_me(*armed_)) bell_.ring(place_);
-    return;
-  }
-  if (fencing_.disarmed_by_me(*armed_, [] { base::full_fence(); })) bell_.ring(place_);
 }
 
 namespace {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "queue/bell.hpp"
 #include "queue/record_ring.hpp"
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/layout.hpp"
@@ -30,35 +32,6 @@ struct PeerProcess {
   // its bounce pool; release and acquire in Transfers::pool_of
   std::atomic<std::byte*> pool{nullptr};
   std::unique_ptr<Mapping> owned_mapping;  // of other processes
-};
-
-// How a sender wakes a worker that sleeps. After each publication for the worker, the sender checks
-// whether the worker is armed: one load of a line that rarely changes. If one of the two processes
-// lacks membarrier, looked_at_ is a word that is always 1, so that the sender always executes the
-// fence and checks the real word; otherwise it does so where the worker asks for it.
-class BellPull {
- public:
-  BellPull() = default;
-  BellPull(std::atomic<std::uint32_t>* looked_at, std::atomic<std::uint32_t>* armed, queue::Bell<> bell,
-           queue::Places place)
-      : looked_at_(looked_at), armed_(armed), bell_(bell), place_(place) {}
-  void published() {
-    if (wanted()) [[unlikely]]
-      pull();
-  }
-  // published() in two parts: whether to pull, after a publication.
-  [[nodiscard]] bool wanted() const {
-    base::light_fence();
-    return looked_at_->load(std::memory_order_relaxed) != 0;
-  }
-  void pull();
-
- private:
-  std::atomic<std::uint32_t>* looked_at_ = nullptr;
-  std::atomic<std::uint32_t>* armed_ = nullptr;
-  queue::Bell<> bell_;
-  queue::Places place_ = queue::kEveryPlace;  // of the worker
-  queue::Fencing<> fencing_;
 };
 
 class Device {
@@ -84,7 +57,12 @@ class Device {
   static void want_heavy_fence();
   static void heavy_fence_if_wanted();
   // The bell pull that wakes that worker.
-  [[nodiscard]] BellPull bell_pull(const PeerProcess& peer, std::uint32_t worker);
+  [[nodiscard]] queue::BellPull bell_pull(const PeerProcess& peer, std::uint32_t worker) {
+    return pull_of(peer, peer.control.worker(worker).armed, queue::place(worker));
+  }
+  // See Transport::stores_bell() and arm_stores().
+  [[nodiscard]] std::optional<queue::BellPull> stores_bell(std::uint32_t rank);
+  void arm_stores();
   [[nodiscard]] bool cma_enabled() const { return cma_enabled_; }
   [[nodiscard]] SegmentRegions& regions() { return regions_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
@@ -109,6 +87,7 @@ class Device {
   Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Agreement& agreement);
   base::Result<PeerProcess*> meet(std::uint32_t rank);
   base::Status introduce(PeerProcess& peer);
+  queue::BellPull pull_of(const PeerProcess& peer, std::atomic<std::uint32_t>& armed, queue::Places place);
 
   bootstrap::Bootstrap& bootstrap_;
   const base::Environment& environment_;
@@ -130,6 +109,8 @@ class Device {
   std::vector<std::unique_ptr<PeerProcess>> owned_peers_;
   bool version_told_ = false;  // guarded by meeting_
   std::mutex ring_list_;       // guards the appending to the ring list
+  std::mutex stores_mutex_;    // guards what follows
+  std::optional<queue::Arming<std::atomic<std::uint32_t>>> stores_arming_;
 };
 
 // Cross-memory attach: the kernel copies directly between this process's memory and a peer's, if it
@@ -156,7 +137,7 @@ inline constexpr std::uint8_t kSmallGetType = 6;  // SmallRequest
 // A ring to a peer's worker.
 struct OutgoingRing {
   queue::RecordProducer<> ring;
-  BellPull bell;
+  queue::BellPull bell;
   PeerProcess* peer = nullptr;
   std::uint32_t worker = 0;
   WorkerEntry* entry = nullptr;  // the target's

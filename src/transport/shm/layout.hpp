@@ -139,7 +139,7 @@ class Attention {
 //
 // Other processes write here, too, so every reader must treat what it reads as hostile.
 
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -157,7 +157,7 @@ struct Agreement {
   std::uint64_t bounce_chunks = 0;
   std::uint64_t bounce_chunk_bytes = 0;
   // 1: this process can call membarrier and is reached by it. If either side says 0, the sender
-  // executes a fence (see BellPull).
+  // executes a fence (see queue::BellPull).
   std::uint64_t membarrier = 0;
   Agreed agreed;
 };
@@ -195,6 +195,8 @@ struct ControlHeader {
   // release when the bounce pool exists; acquire by targets
   alignas(kLine) std::atomic<std::uint64_t> pool_offset{0};
   alignas(kLine) queue::BellWords<> bell;  // what the process sleeps on
+  // As WorkerEntry::armed, for peers that store into memory of this process.
+  alignas(kLine) std::atomic<std::uint32_t> stores_armed{0};
 };
 
 // The length of a ring in a job of so many ranks, where HEDDLE_SHM_RING_BYTES is 0. Messages are

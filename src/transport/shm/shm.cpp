@@ -1,6 +1,7 @@
 #include "transport/shm/shm.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/fence.hpp"
 #include "transport/shm/adoption.hpp"
@@ -36,6 +37,13 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::span<std::atomic<std::uint64_t>> common_words() override;
   [[nodiscard]] std::uint32_t bell() override { return device_->bell().rings(); }
   void settle() override;
+  [[nodiscard]] bool arm_stores() override {
+    device_->arm_stores();
+    return true;
+  }
+  [[nodiscard]] std::optional<queue::BellPull> stores_bell(std::uint32_t rank) override {
+    return device_->stores_bell(rank);
+  }
   void wait(std::uint32_t seen, std::int64_t timeout_ns, queue::Places places) override {
     device_->bell().wait(seen, timeout_ns, places);
   }

@@ -1,8 +1,12 @@
 // The conformance suite: sleeping until something arrives. A lost wake-up shows as a wait that
 // lasts its full time.
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/fence.hpp"
 #include "base/test_support.hpp"
@@ -216,6 +220,93 @@ TEST_P(Conformance, WhatIsUnderWayIsNotSleptOver) {
   }
   world.transport(0).release(*memory);
   world.transport(1).deregister(*local);
+}
+
+// A word of rank 0, which `giver` stores to and a thread of rank 0 waits for.
+class RungWord {
+ public:
+  RungWord(World& world, std::uint32_t giver, const LocalMemory& memory, std::size_t at)
+      : sleeper_(world.transport(0)), giver_(world.transport(giver)), here_(word_of(memory.address, at)) {
+    auto remote = giver_.import(0, memory.key);
+    EXPECT_TRUE(remote.ok()) << base::last_message();
+    remote_ = *remote;
+    if (remote_.direct == nullptr) return;
+    there_ = word_of(remote_.direct, at);
+    bell_ = giver_.stores_bell(0);
+  }
+  ~RungWord() { giver_.release(remote_); }
+  RungWord(const RungWord&) = delete;
+  RungWord& operator=(const RungWord&) = delete;
+
+  [[nodiscard]] bool rings() const { return bell_.has_value(); }
+  void store(std::uint64_t value) {
+    there_->store(value, std::memory_order_release);
+    bell_->published();
+  }
+  // Sleeps until the word has the value. False: a wake-up was lost.
+  bool await(std::uint64_t value) {
+    while (here_->load(std::memory_order_acquire) != value) {
+      const std::uint32_t seen = sleeper_.bell();
+      EXPECT_TRUE(sleeper_.arm_stores());
+      sleeper_.settle();
+      if (here_->load(std::memory_order_acquire) == value) break;
+      const auto start = std::chrono::steady_clock::now();
+      sleeper_.wait(seen, kLongNs, queue::kStoresPlace);
+      if (std::chrono::steady_clock::now() - start > kTooLong) return false;
+    }
+    return true;
+  }
+
+ private:
+  static std::atomic<std::uint64_t>* word_of(void* base, std::size_t at) {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(static_cast<std::byte*>(base) + at);
+  }
+
+  Transport& sleeper_;
+  Transport& giver_;
+  RemoteMemory remote_;
+  std::atomic<std::uint64_t>* here_;
+  std::atomic<std::uint64_t>* there_ = nullptr;
+  std::optional<queue::BellPull> bell_;
+};
+
+// Two threads of one rank sleep at the same time, each for a word of its own.
+TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
+  constexpr std::uint32_t kGivers = 2;
+  constexpr std::size_t kApart = 128;
+  World world(GetParam(), kGivers + 1);
+  if (!world.transport(0).arm_stores()) GTEST_SKIP() << "stores do not ring";
+  auto memory = world.transport(0).allocate(kGivers * kApart);
+  ASSERT_TRUE(memory.ok()) << base::last_message();
+  const auto rounds = static_cast<std::uint64_t>(scaled(3000));
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<RungWord>> words;
+  std::array<std::atomic<std::uint64_t>, kGivers> seen{};
+  for (std::uint32_t i = 0; i < kGivers; ++i) {
+    words.push_back(std::make_unique<RungWord>(world, i + 1, *memory, i * kApart));
+    if (!words.back()->rings()) continue;  // this rank's memory is not reached by stores
+    threads.emplace_back([&, i] {
+      for (std::uint64_t round = 1; round <= rounds; ++round) {
+        const bool came = words[i]->await(round);
+        EXPECT_TRUE(came) << "a wake-up was lost";
+        seen[i].store(came ? round : rounds);
+        if (!came) return;
+      }
+    });
+    threads.emplace_back([&, i] {
+      base::Random random(i);
+      for (std::uint64_t round = 1; round <= rounds && seen[i].load() + 1 == round; ++round) {
+        // any moment at which the sleeper falls asleep, and long after that
+        for (std::uint64_t spin = random.below(std::uint64_t{50} << (3 * random.below(5))); spin > 0; --spin)
+          base::light_fence();
+        words[i]->store(round);
+        EXPECT_TRUE(test::within_time([&] { return seen[i].load() >= round; }));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  words.clear();
+  world.transport(0).free(*memory);
 }
 
 TEST_P(Conformance, AWaitEndsInTime) {
