@@ -27,7 +27,8 @@
 // waits for it then fetches one line from the producer's cache, and not two, one after the other
 // (docs/decisions/0055-copy-beside-the-tail.md). A longer one fills lines behind it as well, which
 // come all at once, and which both caches have at hand. They are written first, so that a consumer
-// that polls the tail does not take its line away in between.
+// that polls the tail does not take its line away in between. A consumer that waits where the last
+// copy was as long asks for them at each look: so they are on their way together with the tail.
 //
 // Why a separate tail and not a header that is polled in place: measured
 // (docs/decisions/0005-message-rings.md). A consumer that polls in place takes the line away
@@ -56,7 +57,7 @@ template <template <class> class Atomic>
 struct CopyShape {
   static constexpr std::size_t kCopyWords = 6;  // with tail and copied: a line of 64 bytes
   static constexpr std::size_t kRestWords = 7;  // with the guard: a line, too
-  static constexpr std::size_t kRestLines = 4;
+  static constexpr std::size_t kRestLines = 9;
 };
 
 // Zeroed memory is a valid empty ring.
@@ -293,7 +294,7 @@ class RecordConsumer {
  public:
   RecordConsumer() = default;
   RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
-      : control_(control), data_(data), capacity_(capacity) {}
+      : control_(control), data_(data), due_(capacity / 8), capacity_(capacity) {}
 
   // True: there is a record that look() has seen.
   [[nodiscard]] bool knows() const { return index_ != tail_; }
@@ -303,7 +304,8 @@ class RecordConsumer {
     const std::uint64_t tail = control_->tail.load(std::memory_order_acquire);
     if (tail == index_) {
       // nothing to do: the producer may be blocked
-      if (free_ - returned_ > capacity_ / 8) give_back();
+      if (free_ > due_) give_back();
+      for (std::size_t i = 0; i < rest_lines_; ++i) __builtin_prefetch(&control_->rest[i]);
       return Take::none;
     }
     if (tail - returned_ > capacity_ || tail < index_ || tail % 8 != 0) return Take::malformed;
@@ -342,6 +344,7 @@ class RecordConsumer {
   // `most_bytes`.
   [[nodiscard]] bool take_copy(std::uint8_t type, std::uint32_t most_bytes, std::byte* room, Record* record) {
     constexpr std::size_t kHere = RingControl<Atomic>::kCopyWords * sizeof(std::uint64_t);
+    constexpr std::size_t kRestBytes = RingControl<Atomic>::kRestWords * sizeof(std::uint64_t);
     const std::uint64_t wanted = index_ + 1;
     if (control_->copied.load(std::memory_order_acquire) != wanted) return false;
     const std::uint64_t header = control_->copy[0].load(std::memory_order_acquire);
@@ -354,6 +357,7 @@ class RecordConsumer {
     read_copy(&control_->copy[1], room, std::min<std::size_t>(space, kHere) - kRecordHeaderBytes);
     if (space > kHere && !read_rest(wanted, room + kHere - kRecordHeaderBytes, space - kHere)) return false;
     if (control_->copied.load(std::memory_order_relaxed) != wanted) return false;
+    rest_lines_ = space <= kHere ? 0 : (space - kHere + kRestBytes - 1) / kRestBytes;
     index_ += space;
     place_ = place_ + space == capacity_ ? 0 : place_ + space;
     *record = {room, bytes, static_cast<std::uint32_t>(header >> 32), type};
@@ -446,6 +450,7 @@ class RecordConsumer {
       return;
     }
     returned_ = free_;
+    due_ = free_ + capacity_ / 8;
     control_->head.store(free_, std::memory_order_release);
   }
 
@@ -455,9 +460,11 @@ class RecordConsumer {
   std::uint64_t tail_ = 0;      // as last seen
   std::uint64_t free_ = 0;      // everything before it was released
   std::uint64_t returned_ = 0;  // the head as last stored
+  std::uint64_t due_ = 0;       // when free_ is beyond it, it is time to store it
   bool rejected_ = false;
   std::uint32_t capacity_ = 0;
-  std::uint32_t place_ = 0;  // of the next record in data_
+  std::uint32_t place_ = 0;     // of the next record in data_
+  std::size_t rest_lines_ = 0;  // of the last copy
 };
 
 // A ring of `bytes` bytes in all: control first, then data.

@@ -82,8 +82,8 @@ std::vector<std::byte> take_any(Ring& ring, std::uint32_t* immediate, bool* copi
 TEST(RecordRing, AShortRecordIsTakenFromItsCopy) {
   Ring ring(4096);
   std::uint32_t most_copied = 0;
-  for (std::uint32_t round = 0; round < 400; ++round) {  // several laps
-    const std::uint32_t bytes = round * 7 % 300;
+  for (std::uint32_t round = 0; round < 600; ++round) {  // several laps, every length
+    const std::uint32_t bytes = round * 7 % 600;
     const std::vector<std::byte> payload = pattern(round, bytes);
     ASSERT_TRUE(push_with_copy(ring, payload, round));
     std::uint32_t immediate = 0;
@@ -138,7 +138,7 @@ TEST(RecordRing, ACopyWithALineOfAnotherRecordIsNotTaken) {
     Ring ring(1024);
     std::array<std::byte, RecordConsumer<>::kCopyBytes> room{};
     Record record;
-    const std::vector<std::byte> payload = pattern(line, 240);
+    const std::vector<std::byte> payload = pattern(line, RecordConsumer<>::kCopyBytes - kRecordHeaderBytes);
     ASSERT_TRUE(push_with_copy(ring, payload, 1));
     ASSERT_EQ(ring.consumer.look(), Take::record);
     ring.control.rest[line].copied.fetch_add(8, std::memory_order_acq_rel);

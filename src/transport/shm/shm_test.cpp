@@ -173,7 +173,7 @@ TEST(Shm, FullRingIsNotAcceptedAndGoesOnAfterAPoll) {
       }
     }
   }
-  EXPECT_GT(received, 500U);
+  EXPECT_GT(received, 400U);  // several laps
 }
 
 TEST(Shm, MessagesWaitForAWorkerThatOpensLater) {
