@@ -156,8 +156,8 @@ typedef struct heddle_wait_condition {
  * the wait, and advances the worker in between. It rests as all calls do (see Progress): ready() is
  * called before each rest, and messages to the worker end the rest. Whatever else makes the
  * condition true, such as a word that a peer writes, is noticed after the rest, which takes a
- * sixteenth of the time waited (see `rings`). With heddle_worker_options.attends it advances the other workers
- * too. Reports about jobs that hang show the wait as that of `call`.
+ * sixteenth of the time waited (see `rings`). With heddle_worker_options.attends it advances the
+ * other workers too. Reports about jobs that hang show the wait as that of `call`.
  * Returns what ready() has returned; TIMEOUT: the time is over (timeout_ns 0: ready() was called
  * once). The exclusive worker's thread, or any thread.
  * Errors: ARGUMENT (ready is null), TIMEOUT, STATE (inside a handler). */

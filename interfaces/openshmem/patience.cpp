@@ -79,7 +79,8 @@ class Waiting {
 
 void await(heddle_worker worker, const WaitSubject& awaited) {
   Waiting waiting(worker, awaited);
-  const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting, awaited.call, &Waiting::tell, nullptr};
+  const heddle_wait_condition condition{sizeof condition, &Waiting::look, &waiting,
+                                        awaited.call,     &Waiting::tell, nullptr};
   must(awaited.call, heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER));
 }
 

@@ -279,9 +279,9 @@ class Commons final : public worker::Attachment {
   std::atomic<worker::Worker*> port_{nullptr};  // release by open_port()
   mutable queue::FetchingMutex peers_mutex_;    // guards the three below
   std::vector<PackedRegion> packed_;
-  std::vector<engine::RemoteRegion*> arenas_;  // by rank; null: not yet imported
+  std::vector<engine::RemoteRegion*> arenas_;       // by rank; null: not yet imported
   std::map<std::uint32_t, queue::BellPull> bells_;  // by rank
-  mutable queue::FetchingMutex list_mutex_;    // guards list_; visitors are counted under it
+  mutable queue::FetchingMutex list_mutex_;         // guards list_; visitors are counted under it
   std::vector<Collective*> list_;
   // by a digest of members; list_mutex_
   std::unordered_map<std::uint64_t, std::uint32_t> teams_made_;

@@ -147,7 +147,7 @@ class SessionQueue : public Runner {
     std::byte* destination = nullptr;
     std::uint64_t destination_offset = 0;
     std::uint64_t bytes = 0;
-    CounterWord* counter = nullptr;  // null: the step gives nothing, or its carrier gives
+    CounterWord* counter = nullptr;   // null: the step gives nothing, or its carrier gives
     queue::BellPull* bell = nullptr;  // of the counter's rank; see RankMemory
     std::uint64_t credits = 0;
     // for a counter with one giver: the sum of what this rank has given; null: several givers

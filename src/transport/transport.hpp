@@ -332,9 +332,9 @@ class Transport {
   // Then wait() returns when one of these has happened since bell(): a message or a peer's transfer
   // has arrived for an armed worker among `places`, a peer has died or left, or ring() was called.
   // It also returns after the time-out, or for no reason. These do not wake it: a put to direct
-  // memory (a thread that waits for a word must look at it; see arm_stores()), an arrival for a worker opened
-  // meanwhile, and new room in a peer's ring or mailbox that was full (a thread that has a command
-  // to post must try again). Any thread; several may wait.
+  // memory (a thread that waits for a word must look at it; see arm_stores()), an arrival for a
+  // worker opened meanwhile, and new room in a peer's ring or mailbox that was full (a thread that
+  // has a command to post must try again). Any thread; several may wait.
   [[nodiscard]] virtual std::uint32_t bell() { return 0; }
   virtual void settle() {}
   // Words that peers change by stores into direct memory can ring, too, if those who store agree:

@@ -102,7 +102,9 @@ class Context : public engine::Job {
   // Sleeps for `ns` (at most a second), or until something arrives for one of these workers. Call
   // it after progress on them has found nothing. Arrivals that do not ring (see transport.hpp) do
   // not end the sleep.
-  void nap(std::span<Worker* const> workers, std::int64_t ns) { static_cast<void>(nap_unless(workers, {ns, ns}, nullptr)); }
+  void nap(std::span<Worker* const> workers, std::int64_t ns) {
+    static_cast<void>(nap_unless(workers, {ns, ns}, nullptr));
+  }
   // `attends`: as nap_attending().
   void nap(Worker* worker, std::int64_t ns, bool attends = false) {
     static_cast<void>(nap_unless({&worker, 1}, {ns, ns}, nullptr, attends));
@@ -123,7 +125,8 @@ class Context : public engine::Job {
     static_cast<void>(nap_unless(workers, {ns, ns}, nullptr, true));
   }
   // As nap_attending(), for a thread that waits for stores of peers which pull
-  // Transport::stores_bell(). came(): one has come; asked once they ring. True: one has come, and it has not slept.
+  // Transport::stores_bell(). came(): one has come; asked once they ring. True: one has come, and
+  // it has not slept.
   template <class Came>
   [[nodiscard]] bool nap_for_stores(std::span<Worker* const> workers, Length length, Came&& came) {
     Nap nap{.ns = length.ns, .stores = true};

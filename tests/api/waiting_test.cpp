@@ -51,8 +51,12 @@ std::vector<Case> cases() {
 template <class Finished>
 void wait_for(heddle_worker worker, const Finished& finished) {
   const heddle_wait_condition condition{
-      sizeof condition, [](void* arg) { return (*static_cast<const Finished*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN; },
-      const_cast<void*>(static_cast<const void*>(&finished)), "a test", nullptr, nullptr};
+      sizeof condition,
+      [](void* arg) { return (*static_cast<const Finished*>(arg))() ? HEDDLE_DONE : HEDDLE_AGAIN; },
+      const_cast<void*>(static_cast<const void*>(&finished)),
+      "a test",
+      nullptr,
+      nullptr};
   ASSERT_EQ(heddle_worker_wait_for(worker, &condition, HEDDLE_FOREVER), HEDDLE_DONE) << heddle_last_error();
 }
 
@@ -132,8 +136,9 @@ TEST_P(Waiting, ForLongCostsLittleAndEndsWithWhatArrives) {
   });
 }
 
-// What ends the wait rings, so the thread sleeps for longer and longer. With naps of a millisecond it
-// would give its core away 500 times. A yield that finds nobody else on the core is none of these.
+// What ends the wait rings, so the thread sleeps for longer and longer. With naps of a millisecond
+// it would give its core away 500 times. A yield that finds nobody else on the core is none of
+// these.
 TEST(Waiting, SleepsLongForWhatRings) {
   Job(2, "shm").run([&](Context& context, Worker&) {
     heddle_worker worker{};
@@ -152,7 +157,8 @@ TEST(Waiting, SleepsLongForWhatRings) {
     const auto send = [&] {
       EXPECT_GE(heddle_send(worker, {0, 1}, 1, &sent, sizeof sent, nullptr), 0) << heddle_last_error();
     };
-    const std::array<std::pair<std::function<void()>, std::function<void()>>, 2> kinds = {{{meet, meet}, {receive, send}}};
+    const std::array<std::pair<std::function<void()>, std::function<void()>>, 2> kinds = {
+        {{meet, meet}, {receive, send}}};
     for (const auto& [wait, end] : kinds) {
       meet();
       if (context.rank() == 1) {
@@ -226,7 +232,8 @@ TEST(WaitFor, ChecksItsArguments) {
     condition.ready = [](void*) { return HEDDLE_DONE; };
     EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_DONE);
     EXPECT_EQ(heddle_worker_wait_for({context.handle().id}, &condition, 0), HEDDLE_ERR_HANDLE);
-    condition.size = offsetof(heddle_wait_condition, rings) - sizeof(void*);  // less than the first version had
+    // less than the first version had
+    condition.size = offsetof(heddle_wait_condition, rings) - sizeof(void*);
     EXPECT_EQ(heddle_worker_wait_for(worker.handle(), &condition, 0), HEDDLE_ERR_ARGUMENT);
   });
 }
