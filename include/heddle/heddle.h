@@ -56,7 +56,7 @@
  * for. It notices other events, such as a direct put into the word that it waits for, at its next
  * look. Between looks it sleeps for a sixteenth of the time waited, but not longer than 1 ms. If
  * n > 5 ranks share a core, this limit is n * 0.2 ms, and never more than 100 ms. Where nothing but
- * such a message or step can end the wait, it sleeps as long as it has waited, up to 50 ms.
+ * such a message or step can end the wait, it sleeps as long as it has waited, up to 20 ms.
  *
  * Structures with a size.  Set `size` to sizeof the structure. A smaller structure, from an older
  * header, is accepted: its missing fields take the defaults (statistics: it gets the fields that it

@@ -148,7 +148,7 @@ typedef struct heddle_wait_condition {
   void (*tell)(void* arg, struct heddle_wait_facts* facts);
   /* Null, or a word that ready() may change: while it is not 0, only messages to the worker, and
    * the ends of its operations, make the condition true. What comes then ends a rest, so the rests
-   * may be longer than a sixteenth: up to 50 ms. */
+   * may be longer than a sixteenth: up to 20 ms. */
   const int* rings;
 } heddle_wait_condition;
 

@@ -70,6 +70,10 @@ Status fail_errno(Status status, const char* format, ...) {
   return status;
 }
 
+void prepare_messages() {
+  static_cast<void>(own_message());
+}
+
 const char* last_message() {
   return t_message == nullptr ? "" : t_message;
 }

@@ -27,6 +27,8 @@ using Status = heddle_status;
 
 // This thread's last message; never null.
 const char* last_message();
+// Takes the memory for this thread's messages, which else the first of them does.
+void prepare_messages();
 
 // A value or the status that says why there is none (its message is in last_message()).
 template <class T>

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 
+#include "base/error.hpp"
+
 namespace heddle::base::detail {
 
 thread_local constinit std::uint32_t t_thread_number [[gnu::tls_model("initial-exec")]] = 0;
@@ -49,3 +51,12 @@ std::uint32_t take_thread_number() {
 }
 
 }  // namespace heddle::base::detail
+
+namespace heddle::base {
+
+void prepare_thread() {
+  static_cast<void>(thread_number());
+  prepare_messages();
+}
+
+}  // namespace heddle::base

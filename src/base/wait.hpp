@@ -321,9 +321,8 @@ class Waiter {
   }
   // The same if all that the wait waits for ends the sleep: as long as it has waited already.
   [[nodiscard]] std::int64_t rung_nap_ns() const {
-    const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
     const auto waited = static_cast<std::int64_t>(std::min<std::uint64_t>(idle_ns_, kLongestRungNapNs));
-    return within_time(std::max(waited, longest));
+    return within_time(std::max(waited, nap_ns()));
   }
 
   static constexpr std::uint64_t kSpinNs = 20'000;
@@ -342,7 +341,7 @@ class Waiter {
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
   // what no bell tells of (another thread of the process) is noticed late by no more than that
-  static constexpr std::uint64_t kLongestRungNapNs = 50'000'000;
+  static constexpr std::uint64_t kLongestRungNapNs = 20'000'000;
 
   bool in_time(std::uint64_t now) {
     since_clock_ = 0;

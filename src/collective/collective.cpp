@@ -191,7 +191,7 @@ base::Result<Collective*> Collective::open(Team& team, const Call& call, Use use
   raw->listed_ = true;
   team.setups().submit(*raw);
   worker::Helpers& helpers = team.context().helpers();
-  if (raw->active() && helpers.asleep()) helpers.wake();
+  if (raw->active() && helpers.wakes_somebody()) helpers.wake();
   return raw;
 }
 
@@ -392,11 +392,13 @@ void Collective::note(tap::TraceEvent event) {
   tracer->note(record);
 }
 
-void Collective::look_for_failures() {
+bool Collective::look_for_failures() {
   const std::uint64_t epoch = team_.failure_epoch();
-  if (epoch == seen_epoch_.load(std::memory_order_relaxed)) return;
-  if (team_.failed_member()) runner_->fail(HEDDLE_ERR_PEER_FAILED);
+  if (epoch == seen_epoch_.load(std::memory_order_relaxed)) return false;
+  const bool failed = team_.failed_member().has_value();
+  if (failed) runner_->fail(HEDDLE_ERR_PEER_FAILED);
   seen_epoch_.store(epoch, std::memory_order_relaxed);
+  return failed;
 }
 
 worker::Attachment::Found Collective::move_on() {
@@ -413,8 +415,8 @@ worker::Attachment::Found Collective::move_on() {
   if (!active()) return Found::nothing;
   const std::uint64_t before = runner_->executed();
   if (runner_->advance()) return Found::moved;
-  look_for_failures();
-  return runner_->executed() != before ? Found::moved : Found::waits;
+  const bool failed = look_for_failures();
+  return failed || runner_->executed() != before ? Found::moved : Found::waits;
 }
 
 worker::Attachment::Found Collective::move_on_as_anybody() {
@@ -446,7 +448,7 @@ base::Status Collective::start() {
   runner_->start(kStartBytes);
   if (runner_->done() || by_interface()) return HEDDLE_POSTED;
   worker::Helpers& helpers = team_.context().helpers();
-  if (helpers.asleep()) helpers.wake();
+  if (helpers.wakes_somebody()) helpers.wake();
   return HEDDLE_POSTED;
 }
 
@@ -513,8 +515,8 @@ base::Status Collective::run_with(const Call& call) {
         [this] {
           const std::uint64_t before = runner_->executed();
           if (runner_->advance()) return Commons::Look::over;
-          look_for_failures();
-          return Commons::looked(false, runner_->executed() != before);
+          const bool failed = look_for_failures();
+          return Commons::looked(false, failed || runner_->executed() != before);
         },
         [this](tap::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
   }

@@ -145,7 +145,8 @@ class Collective final : public Setup {
   void go_by_software();
   [[nodiscard]] base::Status ended();
   base::Status end_of(base::Status status);
-  void look_for_failures();
+  // True: a member has failed, which the next move_on() ends the run by.
+  bool look_for_failures();
   void note(tap::TraceEvent event);
   void describe(tap::Wait& wait);
   void retire();

@@ -158,9 +158,10 @@ worker::Attachment::Found Commons::advance() {
       collective->visit();
     }
     const Found here = collective->move_on_as_anybody();
-    collective->leave();
     // Its own thread may sleep until then; what this thread has taken rings no more.
-    if (here == Found::moved) context_.transport().ring();
+    const bool ended = here == Found::moved && !collective->wants_help();
+    collective->leave();
+    if (ended) context_.transport().ring();
     found = std::max(found, here);
   }
   // Puts of peers to this rank may need it, even if no operation of this rank is under way.

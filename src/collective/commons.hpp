@@ -331,7 +331,7 @@ bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& descr
     if (waiter.nap_ns() > 0 && progress_all() > 0) static_cast<void>(waiter.busy());
     const std::int64_t ns = waiter.nap_ns();
     if (ns > 0 && !fetch(ns)) [[unlikely]] {
-      const auto came = [&] { return look() != Look::nothing; };
+      const auto came = [&] { return look() != Look::nothing || advance() == Found::moved; };
       if (rest(beside, ns, waiter.rung_nap_ns(), came)) static_cast<void>(waiter.busy());
     }
     watch.round(describe, ns > 0);

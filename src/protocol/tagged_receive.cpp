@@ -250,6 +250,7 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   const engine::Inside inside(core_);  // its completion may not wait
   end(ReceiveRequest(posted.request), HEDDLE_ERR_CANCELLED);
   core_.note_moved();
+  core_.job.transport().ring();  // another thread may sleep until it ends
   return HEDDLE_DONE;
 }
 

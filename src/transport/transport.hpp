@@ -55,6 +55,9 @@ struct Capabilities {
   std::uint64_t fetch_bytes = 0;
   std::uint32_t max_workers = 0;  // per process
   Sleeping sleeping = Sleeping::impossible;
+  // An arrival for an armed worker rings, whoever polls the worker meanwhile. Else a poll disarms
+  // it, and what that has taken rings nobody.
+  bool rings_all = false;
   // The library below takes calls from one thread only. Then only that thread may call open(), the
   // transport's functions and destructor, and those of its workers. It is the same thread for all
   // such transports of the process. Any thread may call capabilities, describe, release,

@@ -109,13 +109,13 @@ class Context : public engine::Job {
   void nap(Worker* worker, std::int64_t ns, bool attends = false) {
     static_cast<void>(nap_unless({&worker, 1}, {ns, ns}, nullptr, attends));
   }
+  struct Length {
+    std::int64_t ns;
+    std::int64_t rung_ns;  // if all that may come for the workers rings
+  };
   // The same for one worker, unless it has moved since its moved() was `seen`: another thread may
   // have completed what this one waits for, and does not ring. False: the worker has moved, and
   // this thread has not slept.
-  struct Length {
-    std::int64_t ns;
-    std::int64_t rung_ns;  // if all that may come for these workers rings
-  };
   [[nodiscard]] bool nap_unless_moved(Worker* worker, Length length, std::uint64_t seen, bool attends = false) {
     return nap_unless({&worker, 1}, length, &seen, attends);
   }
@@ -130,6 +130,7 @@ class Context : public engine::Job {
   template <class Came>
   [[nodiscard]] bool nap_for_stores(std::span<Worker* const> workers, Length length, Came&& came) {
     Nap nap{.ns = length.ns, .stores = true};
+    helpers_->note_sleeper();
     if (!begin_nap(workers, true, &nap)) return false;
     if (nap.stores) {
       if (came()) return true;
@@ -154,7 +155,7 @@ class Context : public engine::Job {
   struct Nap {
     std::int64_t ns = 0;
     bool stores = false;       // peers' stores ring, too: wanted, then whether they do
-    bool rings = true;         // all that may come for the workers rings
+    bool rings = false;        // all that may come for the workers rings
     queue::Places places = 0;  // what may wake the thread
     std::uint32_t seen = 0;    // Transport::bell()
   };

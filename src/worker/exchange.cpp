@@ -81,6 +81,7 @@ bool Context::begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap
     note_sleep(tap::TraceEvent::sleep_end, nap->ns);
     return false;
   }
+  nap->rings = transport().capabilities().rings_all;
   nap->seen = transport().bell();
   if (nap->stores && (nap->stores = transport().arm_stores())) nap->places |= queue::kStoresPlace;
   for (Worker* worker : workers) {
@@ -110,6 +111,7 @@ void Context::sleep(const Nap& nap) {
 // `moved`: sleep only if the first worker has not moved since; null: always.
 bool Context::nap_unless(std::span<Worker* const> workers, Length length, const std::uint64_t* moved, bool attends) {
   Nap nap{.ns = length.ns};
+  if (length.rung_ns > length.ns) helpers_->note_sleeper();
   if (!begin_nap(workers, attends, &nap)) return true;
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
   if (nap.rings) nap.ns = length.rung_ns;

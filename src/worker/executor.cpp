@@ -25,6 +25,7 @@ ExecutorLoop::ExecutorLoop(ExecutorRole role, transport::Transport* transport, s
   // The thread reads thread_ only when it has a gate, which is after this assignment.
   thread_ = base::start_quiet_thread([this] {
     engine::look_at_this_thread();  // it may run handlers
+    base::prepare_thread();
     rounds_.run();
   });
   char name[16];

@@ -292,9 +292,11 @@ class Gate {
   void count_entry() { add_one(entries_); }
   void count_poll() { add_one(polls_); }
   void wake_helpers();
-  // Called inside. True: helpers sleep, and operations that this thread leaves under way, or starts
-  // on its way out, would wait for them.
-  [[nodiscard]] bool must_call_helpers() const { return worker_.context().helpers().asleep() && leaves_under_way(); }
+  // Called inside. True: helpers sleep, or threads that wait, and operations that this thread leaves
+  // under way, or starts on its way out, would wait for them.
+  [[nodiscard]] bool must_call_helpers() const {
+    return worker_.context().helpers().wakes_somebody() && leaves_under_way();
+  }
   void mark_inside() { inside_.store(base::thread_mark(), std::memory_order_relaxed); }
   void mark_outside() { inside_.store(nullptr, std::memory_order_relaxed); }
   std::size_t drain() { return inbox_->drain(helper_inside_); }

@@ -188,14 +188,19 @@ bool Helpers::unchanged(const Entry& entry, Worker& worker) {
          worker.core().failure_epoch.load(std::memory_order_relaxed) == entry.epoch.load(std::memory_order_relaxed);
 }
 
-// `stores`: those are armed, which a collective under way waits for.
-bool Helpers::all_unchanged(bool stores) {
+bool Helpers::workers_unchanged() {
   const std::uint32_t used = used_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     const Visit visit(entries_[i]);
     if (visit.worker() == nullptr || !helped(*visit.worker())) continue;
     if (!unchanged(entries_[i], *visit.worker())) return false;
   }
+  return true;
+}
+
+// `stores`: those are armed, which a collective under way waits for.
+bool Helpers::all_unchanged(bool stores) {
+  if (!workers_unchanged()) return false;
   Attachment* attachment = attachment_.load(std::memory_order_acquire);
   if (attachment == nullptr || !attachment->active()) return true;
   return stores && attachment->advance() != Attachment::Found::moved;
@@ -204,8 +209,8 @@ bool Helpers::all_unchanged(bool stores) {
 // By the barrier, an application thread that enters a gate meanwhile sees asleep_ on its way out,
 // or is seen here. False: there was something to do, or `stores` do not ring.
 bool Helpers::sleep(std::uint32_t seen, bool stores) {
-  if (stores && !transport_.arm_stores()) return false;
-  asleep_.store(1, std::memory_order_relaxed);
+  if (stores && (!workers_unchanged() || !transport_.arm_stores())) return false;
+  asleep_.fetch_or(kHelper, std::memory_order_relaxed);
   base::full_fence();
   const bool ordered = base::membarrier_private();
   if (stores) transport_.settle();
@@ -214,7 +219,7 @@ bool Helpers::sleep(std::uint32_t seen, bool stores) {
     const std::int64_t ns = !ordered ? kLongestNapNs : stores ? kLongestStoresNs : kLongestSleepNs;
     transport_.wait(seen, ns, queue::kEveryPlace);
   }
-  asleep_.store(0, std::memory_order_relaxed);
+  asleep_.fetch_and(~kHelper, std::memory_order_relaxed);
   return sleeps;
 }
 
@@ -425,6 +430,7 @@ void Helpers::cool_down(int core) const {
 
 void Helpers::run(int core, Seat& seat) {
   engine::look_at_this_thread();  // it may run handlers
+  base::prepare_thread();
   const std::uint32_t number = kernel_number();
   queue::be_helper(number);
   seat.number.store(number, std::memory_order_relaxed);

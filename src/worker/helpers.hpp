@@ -189,7 +189,13 @@ class Helpers {
 
   // ---- for the gates: an operation that the application leaves under way may need a helper that
   // sleeps ----
-  [[nodiscard]] bool asleep() const { return asleep_.load(std::memory_order_relaxed) != 0; }
+  [[nodiscard]] bool asleep() const { return (asleep_.load(std::memory_order_relaxed) & kHelper) != 0; }
+  // A helper sleeps, or a thread of the program that waits and would make progress on what is left
+  // under way. Of the latter it is a hint: if it is lost, that thread sleeps to its end.
+  [[nodiscard]] bool wakes_somebody() const { return asleep_.load(std::memory_order_relaxed) != 0; }
+  void note_sleeper() {
+    if ((asleep_.load(std::memory_order_relaxed) & kWaiter) == 0) asleep_.fetch_or(kWaiter, std::memory_order_relaxed);
+  }
   // A helper leaves the cores to threads that wait: nothing is left to it.
   [[nodiscard]] bool aside() const { return aside_.load(std::memory_order_relaxed); }
   void wake() {
@@ -245,6 +251,7 @@ class Helpers {
   Found sweep_attachment();
   int attend(Entry& entry, Worker& worker, std::uint32_t* number, bool thorough);
   [[nodiscard]] static bool unchanged(const Entry& entry, Worker& worker);
+  [[nodiscard]] bool workers_unchanged();
   [[nodiscard]] bool all_unchanged(bool stores);
   bool sleep(std::uint32_t seen, bool stores);
   void start();
@@ -269,7 +276,10 @@ class Helpers {
   // entries that ever had a worker: those before this one. Release by add(), acquire by sweeps
   std::atomic<std::uint32_t> used_{0};
   std::unique_ptr<Seat[]> seats_;  // of threads_
-  // 1: a helper sleeps, or is about to. Partner: the barrier in sleep().
+  // kHelper: a helper sleeps, or is about to. Partner: the barrier in sleep(). kWaiter: see
+  // wakes_somebody().
+  static constexpr std::uint32_t kHelper = 1;
+  static constexpr std::uint32_t kWaiter = 2;
   std::atomic<std::uint32_t> asleep_{0};
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<Attachment*> attachment_{nullptr};  // release by attach(), acquire by the threads

@@ -438,7 +438,7 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
   // collective arrives at. It knows nothing of operations of several steps, so it is asked in
   // slices, each of which goes on with the wait of the one before.
   constexpr std::int64_t kFirstNs = 100'000;
-  constexpr std::int64_t kLongestNs = 50'000'000;
+  constexpr std::int64_t kLongestNs = 20'000'000;
   const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
   NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
   heddle_status status = HEDDLE_ERR_TIMEOUT;

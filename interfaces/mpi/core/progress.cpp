@@ -122,8 +122,12 @@ bool progress_all() {
 
 heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg, bool rings) {
   LaneWait wait{lane, look, tell, arg, rings};
-  const heddle_wait_condition condition{
-      sizeof condition, &LaneWait::ready, &wait, call, tell != nullptr ? &LaneWait::told : nullptr, &wait.rings_now};
+  const heddle_wait_condition condition{sizeof condition,
+                                        &LaneWait::ready,
+                                        &wait,
+                                        call,
+                                        tell != nullptr ? &LaneWait::told : nullptr,
+                                        rings ? &wait.rings_now : nullptr};
   const heddle_status status = heddle_worker_wait_for(lane.worker, &condition, HEDDLE_FOREVER);
   if (wait.over) [[likely]]
     return status;

@@ -171,6 +171,8 @@ void name_tag(std::uint64_t tag, std::uint64_t mask, char* text, std::size_t byt
 namespace {
 
 struct ReceiveWait {
+  static constexpr std::uint32_t kMembers = 8;  // that a look asks for
+
   Lane& lane;
   heddle_receive& receive;
   const Sought& sought;
@@ -180,7 +182,6 @@ struct ReceiveWait {
 
   static heddle_status look(void* self) {
     constexpr std::uint32_t kFirst = 64;  // a short wait does not look for deaths
-    constexpr std::uint32_t kMembers = 8;
     auto& wait = *static_cast<ReceiveWait*>(self);
     if (has_ended(wait.receive)) return HEDDLE_DONE;
     if (wait.any_of == nullptr || ++wait.looks < kFirst || !sees_dead_member(*wait.any_of, kMembers))
@@ -205,7 +206,9 @@ heddle_status wait_receive(Lane& lane, heddle_receive& receive, const Sought& so
   }
   const bool any = sought.peer == MPI_ANY_SOURCE && !sought.matched;
   ReceiveWait wait{lane, receive, sought, any ? sought.comm : nullptr};
-  const heddle_status waited = wait_in(lane, sought.call, &ReceiveWait::look, &ReceiveWait::tell, &wait, true);
+  // A look sees the deaths of a few members only.
+  const bool rings = !any || sought.comm->members.size() <= ReceiveWait::kMembers;
+  const heddle_status waited = wait_in(lane, sought.call, &ReceiveWait::look, &ReceiveWait::tell, &wait, rings);
   if (waited < 0) return waited;
   if (wait.died) static_cast<void>(heddle_recv_cancel(lane.worker, &receive));
   const heddle_status status = heddle_recv_wait(lane.worker, &receive, HEDDLE_FOREVER);

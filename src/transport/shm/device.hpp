@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "queue/bell.hpp"
+#include "queue/locks.hpp"
 #include "queue/record_ring.hpp"
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/layout.hpp"
@@ -109,7 +110,8 @@ class Device {
   std::vector<std::unique_ptr<PeerProcess>> owned_peers_;
   bool version_told_ = false;  // guarded by meeting_
   std::mutex ring_list_;       // guards the appending to the ring list
-  std::mutex stores_mutex_;    // guards what follows
+  // Guards what follows. A thread that waits for a helper fetches it.
+  queue::FetchingMutex stores_mutex_;
   std::optional<queue::Arming<std::atomic<std::uint32_t>>> stores_arming_;
 };
 

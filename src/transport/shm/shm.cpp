@@ -73,6 +73,7 @@ ShmTransport::ShmTransport(std::unique_ptr<Device> device) : device_(std::move(d
   capabilities_.memory_per_peer = layout.ring_bytes;
   capabilities_.key_bytes = sizeof(RegionKey);
   capabilities_.sleeping = device_->membarrier() ? Sleeping::free : Sleeping::fenced;
+  capabilities_.rings_all = true;
 }
 
 // Memory that is still adopted lives on, but not as a part of a segment that nobody owns.
