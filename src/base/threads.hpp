@@ -55,8 +55,8 @@ inline std::uint32_t thread_number() {
   return known != 0 ? known - 1 : detail::take_thread_number();
 }
 
-// For a thread that the library starts and that does everything that programs' threads do: takes its
-// number, and room for its messages (last_message()). Later there may be no memory, and the C
+// For a thread that the library starts and that does everything that programs' threads do: takes
+// its number, and room for its messages (last_message()). Later there may be no memory, and the C
 // library ends the process where a thread-local object with a destructor finds none.
 void prepare_thread();
 

@@ -292,8 +292,8 @@ class Gate {
   void count_entry() { add_one(entries_); }
   void count_poll() { add_one(polls_); }
   void wake_helpers();
-  // Called inside. True: helpers sleep, or threads that wait, and operations that this thread leaves
-  // under way, or starts on its way out, would wait for them.
+  // Called inside. True: helpers sleep, or threads that wait, and operations that this thread
+  // leaves under way, or starts on its way out, would wait for them.
   [[nodiscard]] bool must_call_helpers() const {
     return worker_.context().helpers().wakes_somebody() && leaves_under_way();
   }
