@@ -130,9 +130,9 @@ class Context : public engine::Job {
   template <class Came>
   [[nodiscard]] bool nap_for_stores(std::span<Worker* const> workers, Length length, Came&& came) {
     Nap nap{.ns = length.ns, .stores = true};
-    helpers_->note_sleeper();
     if (!begin_nap(workers, true, &nap)) return false;
     if (nap.stores) {
+      if (nap.rings) helpers_->note_sleeper();
       if (came()) return true;
       if (nap.rings) nap.ns = length.rung_ns;
     }

@@ -111,8 +111,8 @@ void Context::sleep(const Nap& nap) {
 // `moved`: sleep only if the first worker has not moved since; null: always.
 bool Context::nap_unless(std::span<Worker* const> workers, Length length, const std::uint64_t* moved, bool attends) {
   Nap nap{.ns = length.ns};
-  if (length.rung_ns > length.ns) helpers_->note_sleeper();
   if (!begin_nap(workers, attends, &nap)) return true;
+  if (nap.rings && length.rung_ns > length.ns) helpers_->note_sleeper();
   if (moved != nullptr && workers.front()->moved() != *moved) return false;
   if (nap.rings) nap.ns = length.rung_ns;
   sleep(nap);

@@ -190,11 +190,15 @@ class Helpers {
   // ---- for the gates: an operation that the application leaves under way may need a helper that
   // sleeps ----
   [[nodiscard]] bool asleep() const { return (asleep_.load(std::memory_order_relaxed) & kHelper) != 0; }
-  // A helper sleeps, or a thread of the program that waits and would make progress on what is left
-  // under way. Of the latter it is a hint: if it is lost, that thread sleeps to its end.
+  // A helper sleeps, or, where there are none, a thread of the program that waits and would make
+  // progress on what is left under way. Of the latter it is a hint: if it is lost, that thread
+  // sleeps to its end.
   [[nodiscard]] bool wakes_somebody() const { return asleep_.load(std::memory_order_relaxed) != 0; }
+  // After this thread has armed what it waits for: on its way out of a worker it would ring for
+  // itself.
   void note_sleeper() {
-    if ((asleep_.load(std::memory_order_relaxed) & kWaiter) == 0) asleep_.fetch_or(kWaiter, std::memory_order_relaxed);
+    if (policy_.helps() || (asleep_.load(std::memory_order_relaxed) & kWaiter) != 0) return;
+    asleep_.fetch_or(kWaiter, std::memory_order_relaxed);
   }
   // A helper leaves the cores to threads that wait: nothing is left to it.
   [[nodiscard]] bool aside() const { return aside_.load(std::memory_order_relaxed); }
