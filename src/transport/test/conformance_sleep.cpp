@@ -280,11 +280,11 @@ TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
   ASSERT_TRUE(memory.ok()) << base::last_message();
   const auto rounds = static_cast<std::uint64_t>(scaled(3000));
   std::vector<std::thread> threads;
-  std::vector<std::unique_ptr<RungWord>> words;
+  std::array<std::unique_ptr<RungWord>, kGivers> words;
+  for (std::uint32_t i = 0; i < kGivers; ++i) words[i] = std::make_unique<RungWord>(world, i + 1, *memory, i * kApart);
   std::array<std::atomic<std::uint64_t>, kGivers> seen{};
   for (std::uint32_t i = 0; i < kGivers; ++i) {
-    words.push_back(std::make_unique<RungWord>(world, i + 1, *memory, i * kApart));
-    if (!words.back()->rings()) continue;  // this rank's memory is not reached by stores
+    if (!words[i]->rings()) continue;  // this rank's memory is not reached by stores
     threads.emplace_back([&, i] {
       for (std::uint64_t round = 1; round <= rounds; ++round) {
         const bool came = words[i]->await(round);
@@ -305,7 +305,7 @@ TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  words.clear();
+  words = {};
   world.transport(0).free(*memory);
 }
 
