@@ -51,6 +51,8 @@ constexpr Places place(std::uint32_t number) {
 }
 
 // Not a worker: the words of a process that its peers change by stores (Transport::arm_stores()).
+// It shares its bit with worker 31: a ring for one of the two also wakes those that wait for the
+// other.
 inline constexpr Places kStoresPlace = place(31);
 
 // For Bell: a futex that other processes may wake.

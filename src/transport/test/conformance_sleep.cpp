@@ -275,7 +275,7 @@ TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
   constexpr std::uint32_t kGivers = 2;
   constexpr std::size_t kApart = 128;
   World world(GetParam(), kGivers + 1);
-  if (!world.transport(0).arm_stores()) GTEST_SKIP() << "stores do not ring";
+  if (!world.transport(0).arm_stores()) GTEST_SKIP() << "skipped: this transport's stores ring nobody";
   auto memory = world.transport(0).allocate(kGivers * kApart);
   ASSERT_TRUE(memory.ok()) << base::last_message();
   const auto rounds = static_cast<std::uint64_t>(scaled(3000));
@@ -284,7 +284,7 @@ TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
   for (std::uint32_t i = 0; i < kGivers; ++i) words[i] = std::make_unique<RungWord>(world, i + 1, *memory, i * kApart);
   std::array<std::atomic<std::uint64_t>, kGivers> seen{};
   for (std::uint32_t i = 0; i < kGivers; ++i) {
-    if (!words[i]->rings()) continue;  // this rank's memory is not reached by stores
+    if (!words[i]->rings()) continue;  // this rank reaches the memory by messages only
     threads.emplace_back([&, i] {
       for (std::uint64_t round = 1; round <= rounds; ++round) {
         const bool came = words[i]->await(round);
@@ -304,9 +304,11 @@ TEST_P(Conformance, StoresWakeThoseWhoSleepForThem) {
       }
     });
   }
+  const bool reached = !threads.empty();
   for (std::thread& thread : threads) thread.join();
   words = {};
   world.transport(0).free(*memory);
+  if (!reached) GTEST_SKIP() << "skipped: no rank reaches this one's memory by stores";
 }
 
 TEST_P(Conformance, AWaitEndsInTime) {
