@@ -29,12 +29,17 @@ void Waiter::begin_shared() {
 // Something has come that does not end the wait.
 void Waiter::go_on_shared() {
   crowd_->ended();
+  if (idle_since_ != 0) detail::t_wait_habit.gave_away_ns = clock_.now_ns();
   tries_ = tries_ || idle_ns_ >= kBeforeNapsNs;
 }
 
 void Waiter::end_shared() {
   crowd_->ended();
-  if (tries_ && !over_ && attempts_ > kFewLooks) detail::t_wait_habit = {};
+  detail::WaitHabit& habit = detail::t_wait_habit;
+  habit.gave_away_ns = idle_since_ != 0 ? clock_.now_ns() : detail::WaitHabit::kUnknown;
+  if (!tries_ || over_ || attempts_ <= kFewLooks) return;
+  habit.spins = true;
+  habit.waits = 0;
 }
 
 // The time to spin is not over.
@@ -53,7 +58,10 @@ bool Waiter::spins_on() {
 bool Waiter::yield() {
   attempts_ = kMostLooks;
   std::uint64_t now = clock_.now_ns();
-  if (idle_since_ == 0) idle_since_ = now;
+  if (idle_since_ == 0) {
+    idle_since_ = now;
+    if (crowd_ != nullptr) crowd_->has_computed(detail::t_wait_habit.gave_away_ns, now);
+  }
   if (tries_) {
     tries_ = false;
     detail::t_wait_habit.spins = false;
@@ -67,6 +75,7 @@ bool Waiter::yield() {
     const std::uint64_t before = now;
     sched_yield();
     now = clock_.now_ns();
+    detail::t_wait_habit.gave_away_ns = now;
     if (crowd_ != nullptr) {
       crowd_->yielded(now - before);
       crowd_->was_away(before, now);

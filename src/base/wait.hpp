@@ -168,6 +168,20 @@ class Crowd {
     core.strangers_ns.store(next, std::memory_order_relaxed);
     core.strangers_until.store(now + next, std::memory_order_relaxed);
   }
+  // The calling thread begins to wait. If it has not given its core away since `gave_away`, and a
+  // stranger was found here later, then it was this thread itself, which computed.
+  void has_computed(std::uint64_t gave_away, std::uint64_t now) {
+    CoreLine& core = this_core();
+    const std::uint64_t until = core.strangers_until.load(std::memory_order_relaxed);
+    if (until <= now || until - core.strangers_ns.load(std::memory_order_relaxed) <= gave_away) return;
+    core.strangers_ns.store(0, std::memory_order_relaxed);  // nobody is believed for longer again
+    core.strangers_until.store(now, std::memory_order_relaxed);
+  }
+  // A thread of the lowest priority got this core at once, several times: nobody computes here now.
+  void found_free(std::uint64_t now) {
+    std::atomic<std::uint64_t>& until = this_core().strangers_until;
+    if (until.load(std::memory_order_relaxed) > now) until.store(now, std::memory_order_relaxed);
+  }
   // A thread that does not wait for this job computes on this core: do not yield to it, sleep. From
   // time to time a yield is tried again.
   [[nodiscard]] bool strangers(std::uint64_t now) {
@@ -242,6 +256,9 @@ namespace detail {
 struct WaitHabit {
   bool spins = true;        // its last wait that spun ended before it gave the core away
   std::uint32_t waits = 0;  // since then
+  // when its last wait came back from giving the core away; kUnknown: that wait only spun
+  std::uint64_t gave_away_ns = 0;
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 };
 extern thread_local constinit WaitHabit t_wait_habit [[gnu::tls_model("initial-exec")]];
 }  // namespace detail

@@ -116,6 +116,11 @@ TEST(Waiter, SpinsTwentyMicrosecondsOnACoreOfItsOwn) {
 constexpr std::uint64_t kLookNs = 100;
 constexpr std::uint64_t kFewLooksNs = (Waiter::kFewLooks + 1) * kLookNs;
 
+// As after a yield of the calling thread that lasted until now: who kept the core was another one.
+void note_yield(ManualClock& clock) {
+  detail::t_wait_habit.gave_away_ns = clock.now_ns();
+}
+
 // Waits of this thread where threads share cores, in a thread of its own: what a thread has learned
 // is its own.
 template <class Body>
@@ -223,6 +228,7 @@ TEST(Waiter, WhoServesOthersSpinsAgainAfterASleep) {
     crowd.expect(2, 2);
     crowd.yielded(4000);
     crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
+    note_yield(clock);
     ASSERT_TRUE(crowd.strangers(clock.now_ns()));
     Waiter waiter(clock, -1, &crowd);
     // The next request comes after so many looks, or after a sleep.
@@ -270,6 +276,7 @@ TEST(Waiter, SleepsInsteadOfYieldingToOneWhoComputes) {
     crowd.was_away(clock.now_ns() - 300'000, clock.now_ns());
     EXPECT_TRUE(crowd.strangers(clock.now_ns()));
     crowd.yielded(300'000);
+    note_yield(clock);
     {
       Waiter waiter(clock, -1, &crowd);
       for (int i = 0; i < 300; ++i) EXPECT_TRUE(waiter.idle());
@@ -309,6 +316,80 @@ TEST(Crowd, StrangersWhoAreStillThereAreBelievedForLonger) {
   EXPECT_EQ(believed_ms(), 100U) << "at most";
   now += 200 * kMs;
   EXPECT_EQ(believed_ms(), 12U) << "others, later";
+}
+
+TEST(Crowd, WhereACoreIsFoundFreeThereAreNoStrangersUntilTheyComeAgain) {
+  const OnThisCore pinned;
+  Crowd crowd;
+  crowd.expect(2, 2);
+  crowd.was_away(kMs, 2 * kMs);
+  ASSERT_TRUE(crowd.strangers(2 * kMs));
+  crowd.found_free(3 * kMs);
+  EXPECT_FALSE(crowd.strangers(3 * kMs));
+  crowd.was_away(3 * kMs, 4 * kMs);
+  EXPECT_TRUE(crowd.strangers(28 * kMs)) << "they were still there: believed for twice as long";
+  EXPECT_FALSE(crowd.strangers(29 * kMs));
+}
+
+// Another thread was kept from the core by this one, which has computed since it last gave the core
+// away.
+TEST(Waiter, WhoHasComputedIsNoStrangerAnyMoreWhenItWaits) {
+  on_shared_cores([](Crowd& crowd) {
+    const OnThisCore pinned;
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    crowd.expect(2, 2);
+    crowd.yielded(4000);
+    const auto waits = [&](std::uint64_t ns) {
+      Waiter waiter(clock, -1, &crowd);
+      for (int i = 0; i < 6000 && waiter.idle_since() == 0; ++i) {
+        clock.advance_ns(100);
+        EXPECT_TRUE(waiter.idle());
+      }
+      clock.advance_ns(ns);
+      return waiter.nap_ns() > 0;
+    };
+    EXPECT_FALSE(waits(0));
+    clock.advance_ns(2 * kMs);
+    crowd.was_away(clock.now_ns() - kMs, clock.now_ns());
+    clock.advance_ns(kMs);
+    EXPECT_FALSE(waits(0)) << "it was this thread";
+    EXPECT_FALSE(crowd.strangers(clock.now_ns()));
+    crowd.was_away(clock.now_ns() - kMs, clock.now_ns());
+    EXPECT_FALSE(crowd.strangers(clock.now_ns() + 13 * kMs)) << "which does not count as one who is still there";
+    EXPECT_FALSE(waits(kMs)) << "again";
+  });
+}
+
+// A thread that sleeps, or one that only spins in its waits, has not computed.
+TEST(Waiter, WhoHasWaitedIsNotTheStranger) {
+  on_shared_cores([](Crowd& crowd) {
+    const OnThisCore pinned;
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    crowd.expect(2, 2);
+    crowd.yielded(4000);
+    {
+      Waiter waiter(clock, -1, &crowd);
+      EXPECT_GT(nap_after(waiter, clock, 2 * kMs), 0);
+      clock.advance_ns(2 * kMs);  // it sleeps
+      crowd.was_away(clock.now_ns() - kMs, clock.now_ns());
+      clock.advance_ns(1);
+    }
+    {
+      Waiter waiter(clock, -1, &crowd);
+      EXPECT_GT(nap_after(waiter, clock, 0), 0) << "the stranger came while it slept";
+      EXPECT_TRUE(waiter.busy());
+      EXPECT_GT(nap_after(waiter, clock, 0), 0);
+    }
+    clock.advance_ns(200 * kMs);
+    EXPECT_FALSE(crowd.strangers(clock.now_ns()));
+    for (std::uint32_t i = 0; i < 2 * Waiter::kTrial; ++i) EXPECT_TRUE(comes_after(crowd, 2));
+    crowd.was_away(clock.now_ns() - 200 * kMs, clock.now_ns());
+    ASSERT_TRUE(crowd.strangers(clock.now_ns()));
+    Waiter waiter(clock, -1, &crowd);
+    EXPECT_GT(nap_after(waiter, clock, 0), 0) << "it has only spun, and the other one was elsewhere";
+  });
 }
 
 TEST(Crowd, WithoutTheLinesOfTheNodeTheOthersAreNoStrangersWhereRanksShareCores) {

@@ -81,6 +81,8 @@ bool Context::begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap
     note_sleep(tap::TraceEvent::sleep_end, nap->ns);
     return false;
   }
+  // Whether a core has become free, a helper finds out.
+  if (helpers_->asleep() && crowd_.strangers(clock().now_ns())) helpers_->wake();
   nap->rings = transport().capabilities().rings_all;
   nap->seen = transport().bell();
   if (nap->stores && (nap->stores = transport().arm_stores())) nap->places |= queue::kStoresPlace;

@@ -462,10 +462,22 @@ bool Helpers::stands_aside(Aside* aside) {
     return false;
   }
   aside_.store(true, std::memory_order_relaxed);
+  const std::uint64_t before = clock_.now_ns();
   base::futex_wait(&stopped_, 0, aside->nap_ns, base::FutexScope::process);
   aside_.store(false, std::memory_order_relaxed);
+  look_for_strangers(before, aside);
   aside->nap_ns = std::min(2 * aside->nap_ns, kLongestNapNs);
   return true;
+}
+
+// It has the lowest priority: if it is awake in time, nobody computes on its core.
+void Helpers::look_for_strangers(std::uint64_t before, Aside* aside) {
+  const std::uint64_t now = clock_.now_ns();
+  const int core = sched_getcpu();
+  const bool prompt = now - before < static_cast<std::uint64_t>(aside->nap_ns) + kPromptNs;
+  const bool here = std::exchange(aside->core, core) == core;
+  aside->prompt = !prompt ? 0 : here ? aside->prompt + 1 : 1;
+  if (aside->prompt >= kPromptSleeps) crowd_.found_free(now);
 }
 
 void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since) {

@@ -147,7 +147,7 @@ class Worker;
 class Helpers {
  public:
   // `workers`: the number that can ever be opened.
-  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, const base::Crowd& crowd,
+  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, base::Crowd& crowd,
           std::uint32_t workers)
       : policy_(policy), transport_(transport), clock_(clock), crowd_(crowd), entries_(workers) {}
   ~Helpers() { stop(); }
@@ -267,14 +267,22 @@ class Helpers {
   struct Aside {
     std::uint64_t turns = 0;
     std::int64_t nap_ns = kFirstAsideNs;
+    // Sleeps in a row after which it had a core at once, always the same one.
+    std::uint32_t prompt = 0;
+    int core = -1;
   };
   static constexpr std::int64_t kFirstAsideNs = 100'000;
+  // Beside a thread that computes, one of the lowest priority waits for a slice at least, but for
+  // those that the end of a slice is near for by chance.
+  static constexpr std::uint64_t kPromptNs = 300'000;
+  static constexpr std::uint32_t kPromptSleeps = 4;
+  void look_for_strangers(std::uint64_t before, Aside* aside);
   bool stands_aside(Aside* aside);
 
   const Policy policy_;
   transport::Transport& transport_;
   base::Clock& clock_;
-  const base::Crowd& crowd_;
+  base::Crowd& crowd_;
   std::mutex mutex_;            // guards the list of threads
   std::vector<Entry> entries_;  // by the workers' numbers
   // entries that ever had a worker: those before this one. Release by add(), acquire by sweeps

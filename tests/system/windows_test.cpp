@@ -4,6 +4,8 @@
 // them where threads share a core.
 #include <sched.h>
 
+#include <algorithm>
+
 #include "launched.hpp"
 
 namespace heddle::tests::windows_test {
@@ -32,9 +34,10 @@ std::vector<Case> all_cases() {
 
 // Sleeps of all processes for a window of 64 messages there and an answer back. Usual on two cores,
 // without load: 0.006 (at most 0.14); beside three busy processes 1 (at most 2.8); beside a build
-// 4.03 was seen once, in delegate mode. In offload mode 0.06 to 10 (at most 23), loaded or not. A
+// 4.03 and 4.35 were seen, each once. In offload mode 0.06 to 10 (at most 23), loaded or not. A
 // thread that wakes others at each message, or an executor that sleeps after each record, is beyond
-// the bounds.
+// the bounds in each of several runs; what others do beside a run is not.
+constexpr int kRuns = 3;
 double most_sleeps(const std::string& sharing) {
   return sharing == "offload" ? 64 : 4;
 }
@@ -52,14 +55,19 @@ TEST_P(Windows, FewSleepsInTheKernel) {
   constexpr int kWindows = 400;
   const Case given = GetParam();
   const double windows = double{kWindows} * given.threads * given.processes / 2;
-  Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
-                "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
-                std::to_string(given.threads), std::to_string(kWindows)});
-  ASSERT_EQ(job.wait(), 0) << job.err();
-  const double slept = sum_of(job, "slept") / windows;
-  std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
-              given.processes, slept, sum_of(job, "yielded") / windows);
-  EXPECT_LE(slept, most_sleeps(given.sharing));
+  double least = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    Launched job({HEDDLE_TOOL, "run", "-n", std::to_string(given.processes), "--bind", "none", "--timeout", "100",
+                  "--env", std::string("HEDDLE_SHARING=") + given.sharing, HEDDLE_WINDOWS_RANK,
+                  std::to_string(given.threads), std::to_string(kWindows)});
+    ASSERT_EQ(job.wait(), 0) << job.err();
+    const double slept = sum_of(job, "slept") / windows;
+    std::printf("%s, %u threads, %u processes: %.3f sleeps, %.3f yields per window\n", given.sharing, given.threads,
+                given.processes, slept, sum_of(job, "yielded") / windows);
+    least = run == 0 ? slept : std::min(least, slept);
+    if (least <= most_sleeps(given.sharing)) break;
+  }
+  EXPECT_LE(least, most_sleeps(given.sharing));
 }
 
 // Two ranks that share a core hand it on twice for a window: by yields or, beside others that
@@ -103,9 +111,9 @@ TEST_P(SharedCore, IsHandedOnOnceForEachAnswer) {
   const OnOneCore given = GetParam();
   const OneCore core;
   // Others that compute take the core away, too, but not as often in each of several runs.
-  constexpr int kRuns = 5;
+  constexpr int kMoreRuns = 5;
   double least = 0;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < kMoreRuns; ++run) {
     Launched job({HEDDLE_TOOL, "run", "-n", "2", "--bind", "none", "--timeout", "100", "--env", "HEDDLE_PROGRESS=none",
                   HEDDLE_WINDOWS_RANK, "1", std::to_string(given.windows), given.messages, given.bytes});
     ASSERT_EQ(job.wait(), 0) << job.err();
