@@ -6,6 +6,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,6 +69,25 @@ inline void futex_wake(std::atomic<std::uint32_t>* word, int most, FutexScope sc
 inline void futex_wake_all(std::atomic<std::uint32_t>* word, FutexScope scope) {
   futex_wake(word, INT_MAX, scope);
 }
+
+// The kernel ends a timed sleep late by up to the thread's timer slack, 50 µs by default: as long
+// as a short sleep itself. While this lives, the calling thread's slack is 1 µs.
+class ShortSlack {
+ public:
+  // `wanted`: otherwise nothing changes.
+  explicit ShortSlack(bool wanted) : before_(wanted ? ::prctl(PR_GET_TIMERSLACK) : 0) {
+    if (before_ > kSlackNs) ::prctl(PR_SET_TIMERSLACK, kSlackNs);
+  }
+  ~ShortSlack() {
+    if (before_ > kSlackNs) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_));
+  }
+  ShortSlack(const ShortSlack&) = delete;
+  ShortSlack& operator=(const ShortSlack&) = delete;
+
+ private:
+  static constexpr int kSlackNs = 1'000;
+  const int before_;  // ns; not positive: nothing was changed
+};
 
 // How a thread waits for something that another thread or process will do: spin briefly, give the
 // core away, then sleep.

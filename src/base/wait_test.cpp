@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
@@ -29,6 +30,27 @@ class OnThisCore {
  private:
   cpu_set_t before_;
 };
+
+TEST(ShortSlack, IsTheThreadsOwnAgainAfterwards) {
+  constexpr int kOwnNs = 70'000;
+  ASSERT_EQ(prctl(PR_SET_TIMERSLACK, kOwnNs), 0);
+  {
+    const ShortSlack slack(true);
+    EXPECT_EQ(prctl(PR_GET_TIMERSLACK), 1'000);
+  }
+  EXPECT_EQ(prctl(PR_GET_TIMERSLACK), kOwnNs);
+  {
+    const ShortSlack slack(false);
+    EXPECT_EQ(prctl(PR_GET_TIMERSLACK), kOwnNs);
+  }
+  ASSERT_EQ(prctl(PR_SET_TIMERSLACK, 1), 0) << "the program wants to be woken in time";
+  {
+    const ShortSlack slack(true);
+    EXPECT_EQ(prctl(PR_GET_TIMERSLACK), 1);
+  }
+  EXPECT_EQ(prctl(PR_GET_TIMERSLACK), 1);
+  ASSERT_EQ(prctl(PR_SET_TIMERSLACK, 0), 0);  // the usual one
+}
 
 // Idles until the waiter yields, `ns` later by the clock; returns how long it then wants to sleep.
 std::int64_t nap_after(Waiter& waiter, ManualClock& clock, std::uint64_t ns) {

@@ -106,6 +106,7 @@ bool Context::begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap
 
 void Context::sleep(const Nap& nap) {
   note_sleep(tap::TraceEvent::sleep_begin, nap.ns);
+  const base::ShortSlack slack(nap.ns < base::Crowd::kLongestNapNs);
   transport().wait(nap.seen, nap.ns, nap.places != 0 ? nap.places : queue::kEveryPlace);
   note_sleep(tap::TraceEvent::sleep_end, nap.ns);
 }

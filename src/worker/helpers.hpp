@@ -147,8 +147,7 @@ class Worker;
 class Helpers {
  public:
   // `workers`: the number that can ever be opened.
-  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, base::Crowd& crowd,
-          std::uint32_t workers)
+  Helpers(Policy policy, transport::Transport& transport, base::Clock& clock, base::Crowd& crowd, std::uint32_t workers)
       : policy_(policy), transport_(transport), clock_(clock), crowd_(crowd), entries_(workers) {}
   ~Helpers() { stop(); }
   Helpers(const Helpers&) = delete;
