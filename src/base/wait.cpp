@@ -22,21 +22,25 @@ void step_aside() {
 void Waiter::begin_shared() {
   detail::WaitHabit& habit = detail::t_wait_habit;
   shares_ = true;
+  noted_ = true;
   tries_ = habit.spins || ++habit.waits % kTrial == 0;
   next_clock_ = tries_ ? kLooks : kFewLooks;
 }
 
 // Something has come that does not end the wait.
-void Waiter::go_on_shared() {
+void Waiter::go_on() {
+  if (idle_since_ != 0) detail::t_wait_habit.gave_away_ns = clock_.now_ns();  // it may have slept
+  if (!shares_) return;
   crowd_->ended();
-  if (idle_since_ != 0) detail::t_wait_habit.gave_away_ns = clock_.now_ns();
   tries_ = tries_ || idle_ns_ >= kBeforeNapsNs;
 }
 
-void Waiter::end_shared() {
-  crowd_->ended();
+void Waiter::end() {
   detail::WaitHabit& habit = detail::t_wait_habit;
-  habit.gave_away_ns = idle_since_ != 0 ? clock_.now_ns() : detail::WaitHabit::kUnknown;
+  if (idle_since_ != 0) habit.gave_away_ns = clock_.now_ns();
+  if (!shares_) return;
+  crowd_->ended();
+  if (idle_since_ == 0 && attempts_ > 0 && !over_) habit.gave_away_ns = detail::WaitHabit::kUnknown;
   if (!tries_ || over_ || attempts_ <= kFewLooks) return;
   habit.spins = true;
   habit.waits = 0;
@@ -57,6 +61,7 @@ bool Waiter::spins_on() {
 
 bool Waiter::yield() {
   attempts_ = kMostLooks;
+  noted_ = true;
   std::uint64_t now = clock_.now_ns();
   if (idle_since_ == 0) {
     idle_since_ = now;

@@ -71,12 +71,13 @@ inline void futex_wake_all(std::atomic<std::uint32_t>* word, FutexScope scope) {
 }
 
 // The kernel ends a timed sleep late by up to the thread's timer slack, 50 µs by default: as long
-// as a short sleep itself. While this lives, the calling thread's slack is 1 µs.
+// as a short sleep itself. While this lives, the calling thread's slack is 1 µs. A child that a
+// signal handler forks meanwhile keeps that; so does the thread if the handler does not return.
 class ShortSlack {
  public:
   // `wanted`: otherwise nothing changes.
-  explicit ShortSlack(bool wanted) : before_(wanted ? ::prctl(PR_GET_TIMERSLACK) : 0) {
-    if (before_ > kSlackNs) ::prctl(PR_SET_TIMERSLACK, kSlackNs);
+  explicit ShortSlack(bool wanted) : before_(wanted ? ::syscall(SYS_prctl, PR_GET_TIMERSLACK, 0L, 0L, 0L, 0L) : 0) {
+    if (before_ > kSlackNs) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(kSlackNs));
   }
   ~ShortSlack() {
     if (before_ > kSlackNs) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_));
@@ -85,8 +86,8 @@ class ShortSlack {
   ShortSlack& operator=(const ShortSlack&) = delete;
 
  private:
-  static constexpr int kSlackNs = 1'000;
-  const int before_;  // ns; not positive: nothing was changed
+  static constexpr long kSlackNs = 1'000;
+  const long before_;  // ns; not positive: not known, or not wanted
 };
 
 // How a thread waits for something that another thread or process will do: spin briefly, give the
@@ -188,8 +189,9 @@ class Crowd {
     core.strangers_ns.store(next, std::memory_order_relaxed);
     core.strangers_until.store(now + next, std::memory_order_relaxed);
   }
-  // The calling thread begins to wait. If it has not given its core away since `gave_away`, and a
-  // stranger was found here later, then it was this thread itself, which computed.
+  // The calling thread begins to wait. If it has not given its core away since `gave_away`, as far
+  // as the library knows, and a stranger was found here later, then it was this thread itself,
+  // which computed.
   void has_computed(std::uint64_t gave_away, std::uint64_t now) {
     CoreLine& core = this_core();
     const std::uint64_t until = core.strangers_until.load(std::memory_order_relaxed);
@@ -197,11 +199,18 @@ class Crowd {
     core.strangers_ns.store(0, std::memory_order_relaxed);  // nobody is believed for longer again
     core.strangers_until.store(now, std::memory_order_relaxed);
   }
-  // A thread of the lowest priority got this core at once, several times: nobody computes here now.
-  void found_free(std::uint64_t now) {
-    std::atomic<std::uint64_t>& until = this_core().strangers_until;
-    if (until.load(std::memory_order_relaxed) > now) until.store(now, std::memory_order_relaxed);
+  // A thread of the lowest priority got this core at once, several times: it seems that nobody
+  // computes here now. Strangers that were there each time when a yield was tried are believed
+  // more: where the system shares the core among sessions, low priority does not count.
+  void found_free(std::size_t core_number, std::uint64_t now) {
+    CoreLine& core = lines_[core_number % lines_.size()];
+    if (core.strangers_until.load(std::memory_order_relaxed) <= now) return;
+    if (core.strangers_ns.load(std::memory_order_relaxed) >= kStrangersNs) return;
+    core.strangers_until.store(now, std::memory_order_relaxed);
   }
+  // Two cores may have one line by their number: then strangers may be taken for threads of the job
+  // for a while.
+  static std::size_t core_number() { return static_cast<std::size_t>(std::max(sched_getcpu(), 0)); }
   // A thread that does not wait for this job computes on this core: do not yield to it, sleep. From
   // time to time a yield is tried again.
   [[nodiscard]] bool strangers(std::uint64_t now) {
@@ -232,9 +241,6 @@ class Crowd {
   struct alignas(kCacheLine) Turns {
     std::atomic<std::uint64_t> count{0};
   };
-  // Two cores may have one line by their number: then strangers may be taken for threads of the job
-  // for a while.
-  static std::size_t core_number() { return static_cast<std::size_t>(std::max(sched_getcpu(), 0)); }
   CoreLine& this_core() { return lines_[core_number() % lines_.size()]; }
   void count_turn() {
     std::atomic<std::uint64_t>& count = turns_[core_number() % kOwnLines].count;
@@ -276,7 +282,7 @@ namespace detail {
 struct WaitHabit {
   bool spins = true;        // its last wait that spun ended before it gave the core away
   std::uint32_t waits = 0;  // since then
-  // when its last wait came back from giving the core away; kUnknown: that wait only spun
+  // when a wait last came back from giving the core away; kUnknown: it has spun in a wait since
   std::uint64_t gave_away_ns = 0;
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 };
@@ -315,8 +321,8 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
   ~Waiter() {
-    if (shares_) [[unlikely]]
-      end_shared();
+    if (noted_) [[unlikely]]
+      end();
   }
 
   // Continues the wait of an earlier Waiter that ended in vain and had waited since `idle_since`.
@@ -329,8 +335,8 @@ class Waiter {
 
   // False: the time is over.
   [[nodiscard]] bool busy() {
-    if (shares_) [[unlikely]]
-      go_on_shared();
+    if (noted_) [[unlikely]]
+      go_on();
     next_clock_ = tries_ || !shares_ ? kLooks : kFewLooks;
     attempts_ = 0;
     spinning_since_ = 0;
@@ -392,8 +398,8 @@ class Waiter {
     return timeout_ns_ < 0 ? nap : std::min(nap, std::max<std::int64_t>(left_ns_, 1));
   }
   void begin_shared();
-  void go_on_shared();
-  void end_shared();
+  void go_on();
+  void end();
   bool spins_on();
   bool yield();
 
@@ -410,7 +416,8 @@ class Waiter {
   std::uint32_t next_clock_ = kLooks;  // the look after which the clock is read next
   std::uint32_t since_clock_ = 0;
   bool shares_ = false;  // threads share cores, as far as known when it began
-  bool tries_ = false;   // then: it spins; false once it has given the core away in vain
+  bool noted_ = false;   // its thread's habit or the crowd knows of it: it shares, or has yielded
+  bool tries_ = false;   // if it shares: it spins; false once it has given the core away in vain
   bool over_ = false;    // its time is over
 };
 

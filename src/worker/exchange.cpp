@@ -77,12 +77,14 @@ bool Context::begin_nap(std::span<Worker* const> workers, bool attends, Nap* nap
     // less than a second, see Crowd
     const timespec length{0, nap->ns};
     note_sleep(tap::TraceEvent::sleep_begin, nap->ns);
+    const base::ShortSlack slack(nap->ns < base::Crowd::kLongestNapNs);
     ::nanosleep(&length, nullptr);
     note_sleep(tap::TraceEvent::sleep_end, nap->ns);
     return false;
   }
-  // Whether a core has become free, a helper finds out.
-  if (helpers_->asleep() && crowd_.strangers(clock().now_ns())) helpers_->wake();
+  // It naps because strangers are suspected: a helper finds out whether the core has become free.
+  const bool young = nap->ns <= 2 * base::Crowd::kShortestNapNs;
+  if (young && helpers_->asleep() && crowd_.crowded() && crowd_.strangers(clock().now_ns())) helpers_->wake();
   nap->rings = transport().capabilities().rings_all;
   nap->seen = transport().bell();
   if (nap->stores && (nap->stores = transport().arm_stores())) nap->places |= queue::kStoresPlace;

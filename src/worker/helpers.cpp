@@ -473,11 +473,15 @@ bool Helpers::stands_aside(Aside* aside) {
 // It has the lowest priority: if it is awake in time, nobody computes on its core.
 void Helpers::look_for_strangers(std::uint64_t before, Aside* aside) {
   const std::uint64_t now = clock_.now_ns();
-  const int core = sched_getcpu();
-  const bool prompt = now - before < static_cast<std::uint64_t>(aside->nap_ns) + kPromptNs;
+  const std::uint64_t slept = now - before;
+  const auto wanted = static_cast<std::uint64_t>(aside->nap_ns);
+  const bool prompt = slept >= wanted && slept < wanted + kPromptNs && crowd_.strangers(now);
+  const std::size_t core = base::Crowd::core_number();
   const bool here = std::exchange(aside->core, core) == core;
   aside->prompt = !prompt ? 0 : here ? aside->prompt + 1 : 1;
-  if (aside->prompt >= kPromptSleeps) crowd_.found_free(now);
+  if (aside->prompt < kPromptSleeps) return;
+  crowd_.found_free(core, now);
+  aside->prompt = 0;
 }
 
 void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::uint64_t* quiet_since) {

@@ -266,13 +266,14 @@ class Helpers {
   struct Aside {
     std::uint64_t turns = 0;
     std::int64_t nap_ns = kFirstAsideNs;
-    // Sleeps in a row after which it had a core at once, always the same one.
+    // Sleeps in a row after which it had a core at once, always the same one, where strangers are
+    // suspected.
     std::uint32_t prompt = 0;
-    int core = -1;
+    std::size_t core = 0;
   };
   static constexpr std::int64_t kFirstAsideNs = 100'000;
-  // Beside a thread that computes, one of the lowest priority waits for a slice at least, but for
-  // those that the end of a slice is near for by chance.
+  // Beside a thread that computes, one of the lowest priority waits until the slice ends, which by
+  // chance may be soon: so several sleeps count.
   static constexpr std::uint64_t kPromptNs = 300'000;
   static constexpr std::uint32_t kPromptSleeps = 4;
   void look_for_strangers(std::uint64_t before, Aside* aside);
