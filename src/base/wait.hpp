@@ -362,9 +362,12 @@ class Waiter {
         std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), Crowd::kShortestNapNs, longest);
     return within_time(nap);
   }
-  // The same if all that the wait waits for ends the sleep: as long as it has waited already.
+  // The same if all that the wait waits for ends the sleep: as long as it has waited already. Where
+  // hundreds of ranks share a core, sleeps of 20 ms are too many for it.
   [[nodiscard]] std::int64_t rung_nap_ns() const {
-    const auto waited = static_cast<std::int64_t>(std::min<std::uint64_t>(idle_ns_, kLongestRungNapNs));
+    const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : 0;
+    const std::int64_t most = std::max(longest, kLongestRungNapNs);
+    const auto waited = static_cast<std::int64_t>(std::min(idle_ns_, static_cast<std::uint64_t>(most)));
     return within_time(std::max(waited, nap_ns()));
   }
 
@@ -384,7 +387,7 @@ class Waiter {
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
   // what no bell tells of (another thread of the process) is noticed late by no more than that
-  static constexpr std::uint64_t kLongestRungNapNs = 20'000'000;
+  static constexpr std::int64_t kLongestRungNapNs = 20'000'000;
 
   bool in_time(std::uint64_t now) {
     since_clock_ = 0;

@@ -73,6 +73,27 @@ TEST(Waiter, SleepsASixteenthOfWhatItHasWaited) {
   EXPECT_EQ(nap_after(waiter, clock, kMs / 2), 0) << "and it begins anew";
 }
 
+TEST(Waiter, WhatRingsSleepsAsLongAsItHasWaited) {
+  ManualClock clock;
+  clock.advance_ns(kMs);
+  const auto rung_ms = [&](Waiter& waiter, std::uint64_t ms) {
+    nap_after(waiter, clock, ms * kMs);
+    return waiter.rung_nap_ns() / static_cast<std::int64_t>(kMs);
+  };
+  Crowd crowd;
+  crowd.expect(8, 2);
+  Waiter few(clock, -1, &crowd);
+  nap_after(few, clock, 0);
+  EXPECT_EQ(rung_ms(few, 8), 8);
+  EXPECT_EQ(rung_ms(few, 80), 20);
+  Crowd throng;
+  throng.expect(1024, 2);
+  Waiter many(clock, -1, &throng);
+  nap_after(many, clock, 0);
+  EXPECT_EQ(rung_ms(many, 80), 80) << "a core is shared by 512";
+  EXPECT_EQ(rung_ms(many, 80), 100);
+}
+
 TEST(Waiter, SleepsNoLongerThanItMayWait) {
   ManualClock clock;
   clock.advance_ns(kMs);

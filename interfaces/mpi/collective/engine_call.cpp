@@ -439,10 +439,12 @@ int wait_collective(const Comm& comm, heddle_collective collective) {
   // slices, each of which goes on with the wait of the one before.
   constexpr std::int64_t kFirstNs = 100'000;
   constexpr std::int64_t kLongestNs = 20'000'000;
+  constexpr std::int64_t kLongestPerRankNs = 200'000;  // the end of a slice takes some of that
+  const std::int64_t longest_ns = std::max(kLongestNs, kLongestPerRankNs * std::int64_t{g_job.size});
   const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
   NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
   heddle_status status = HEDDLE_ERR_TIMEOUT;
-  for (std::int64_t wait_ns = kFirstNs; status == HEDDLE_ERR_TIMEOUT; wait_ns = std::min(4 * wait_ns, kLongestNs)) {
+  for (std::int64_t wait_ns = kFirstNs; status == HEDDLE_ERR_TIMEOUT; wait_ns = std::min(4 * wait_ns, longest_ns)) {
     if (has_steps()) [[unlikely]] {
       const auto ended = [&] { return (status = heddle_collective_test(collective)) != HEDDLE_AGAIN; };
       wait_until(*comm.lane, ended, "a collective of MPI", fill);
