@@ -386,7 +386,8 @@ class Waiter {
   static constexpr std::uint32_t kClockPeriod = 256;
   static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
-  // what no bell tells of (another thread of the process) is noticed late by no more than that
+  // what no bell tells of (another thread of the process) is noticed late by no more than that,
+  // or than the crowd's longest nap
   static constexpr std::int64_t kLongestRungNapNs = 20'000'000;
 
   bool in_time(std::uint64_t now) {

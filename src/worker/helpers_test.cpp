@@ -64,9 +64,10 @@ class StandsAside : public testing::Test {
     helpers_->attach(&attachment_);
   }
   void TearDown() override {
-    if (context_ == nullptr) return;
     helpers_.reset();
-    EXPECT_EQ(context_->leave(), HEDDLE_DONE);
+    if (context_ != nullptr) {
+      EXPECT_EQ(context_->leave(), HEDDLE_DONE);
+    }
     pthread_setaffinity_np(pthread_self(), sizeof before_, &before_);
   }
   // A thread waits, so the helper goes on to stand aside. False: it has taken the suspicion back.
