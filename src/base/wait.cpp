@@ -32,7 +32,7 @@ void Waiter::go_on() {
   if (idle_since_ != 0) detail::t_wait_habit.gave_away_ns = clock_.now_ns();  // it may have slept
   if (!shares_) return;
   crowd_->ended();
-  tries_ = tries_ || idle_ns_ >= kBeforeNapsNs;
+  tries_ = tries_ || sleeps_;
 }
 
 void Waiter::end() {
@@ -72,11 +72,15 @@ bool Waiter::yield() {
     detail::t_wait_habit.spins = false;
   }
   idle_ns_ = now - idle_since_;
+  sleeps_ = idle_ns_ >= (crowd_ != nullptr ? crowd_->before_naps_ns() : Crowd::kBeforeNapsNs);
   if (crowd_ != nullptr) {
     crowd_->seen(now);
-    if (crowd_->strangers(now)) idle_ns_ = std::max(idle_ns_, kBeforeNapsNs);
+    if (crowd_->strangers(now)) {
+      sleeps_ = true;
+      idle_ns_ = std::max(idle_ns_, Crowd::kBeforeNapsNs);
+    }
   }
-  if (idle_ns_ < kBeforeNapsNs) {
+  if (!sleeps_) {
     const std::uint64_t before = now;
     sched_yield();
     now = clock_.now_ns();

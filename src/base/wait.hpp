@@ -128,9 +128,17 @@ class Crowd {
     const bool crowded = processes > cores;
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
     roomy_ = !crowded;
-    const auto nap = static_cast<std::int64_t>(kNapPerShareNs * processes / std::max<std::uint64_t>(cores, 1));
-    longest_nap_ns_ = std::clamp(nap, kLongestNapNs, kLongestCrowdedNapNs);
+    const std::uint64_t share = processes / std::max<std::uint64_t>(cores, 1);
+    longest_nap_ns_ =
+        std::clamp(static_cast<std::int64_t>(kNapPerShareNs * share), kLongestNapNs, kLongestCrowdedNapNs);
+    before_naps_ns_ = std::clamp(kBeforePerShareNs * share, kBeforeNapsNs, kMostBeforeNapsNs);
+    slice_ns_ = std::max(kSliceNs, kSlicePerShareNs * share);
   }
+  // How long a thread waits in vain before it sleeps. A thread that yields is back when each other
+  // one has had its turn, and a collective takes several turns of all. If its members sleep before
+  // it is over, it takes a wake-up of each in addition, ten times a turn.
+  [[nodiscard]] std::uint64_t before_naps_ns() const { return before_naps_ns_; }
+  static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   // Each look of a sleeper takes a few microseconds of its core, and a membarrier, which the kernel
   // serializes. Hundreds of sleepers on a core that look each millisecond leave it no time. So the
   // longest sleep grows with the number of ranks that share a core.
@@ -176,10 +184,10 @@ class Crowd {
   // right. So only the time since one of them was last seen there counts, divided by the number of
   // waits that have ended since.
   void was_away(std::uint64_t before, std::uint64_t now) {
-    if (now - before < kSliceNs || !(sees_all_ || roomy_)) return;
+    if (now - before < slice_ns_ || !(sees_all_ || roomy_)) return;
     CoreLine& core = this_core();
     const std::uint64_t since = std::max(before, core.seen.load(std::memory_order_relaxed));
-    if (now <= since || (now - since) / kSliceNs <= core.ends.load(std::memory_order_relaxed)) return;
+    if (now <= since || (now - since) / slice_ns_ <= core.ends.load(std::memory_order_relaxed)) return;
     // A process that starts computes for some milliseconds, and is none any more. Who is still
     // there when a yield is tried again is believed for twice as long.
     const std::uint64_t last = core.strangers_ns.load(std::memory_order_relaxed);
@@ -251,7 +259,9 @@ class Crowd {
   static constexpr std::uint64_t kFirstPauseNs = 1'000'000;
   static constexpr std::uint64_t kLongestPauseNs = 1'000'000'000;
   static constexpr std::uint64_t kTwoSwitchesNs = 1'500;
+  // A throng's turn takes long by itself, and takes ten times as long if its members sleep.
   static constexpr std::uint64_t kSliceNs = 300'000;
+  static constexpr std::uint64_t kSlicePerShareNs = 40'000;
   // About thirty slices: a trial costs one of them.
   static constexpr std::uint64_t kStrangersNs = 100'000'000;
   static constexpr std::uint64_t kFirstStrangersNs = 12'500'000;
@@ -259,6 +269,8 @@ class Crowd {
   static constexpr std::uint32_t kMost = 8;
   // more than ten times the core time that one sleep costs
   static constexpr std::uint64_t kNapPerShareNs = 200'000;
+  static constexpr std::uint64_t kBeforePerShareNs = 200'000;
+  static constexpr std::uint64_t kMostBeforeNapsNs = 100'000'000;
   static constexpr std::int64_t kLongestCrowdedNapNs = 100'000'000;
   std::array<CoreLine, kOwnLines> own_lines_{};
   std::array<Turns, kOwnLines> turns_;
@@ -266,6 +278,8 @@ class Crowd {
   bool sees_all_ = false;
   bool roomy_ = false;  // as far as known, a core for each rank
   std::int64_t longest_nap_ns_ = kLongestNapNs;
+  std::uint64_t before_naps_ns_ = kBeforeNapsNs;
+  std::uint64_t slice_ns_ = kSliceNs;
   // All relaxed: these are hints; updates may be lost.
   std::atomic<std::uint32_t> level_{0};
   std::atomic<std::uint32_t> shared_{0};
@@ -342,6 +356,7 @@ class Waiter {
     spinning_since_ = 0;
     idle_since_ = 0;
     idle_ns_ = 0;
+    sleeps_ = false;
     return ++since_clock_ < kClockPeriod || in_time(clock_.now_ns());
   }
 
@@ -356,7 +371,7 @@ class Waiter {
   // Call it after idle(): how long to sleep now; 0: not at all. If it is not 0, idle() has not
   // yielded.
   [[nodiscard]] std::int64_t nap_ns() const {
-    if (idle_ns_ < kBeforeNapsNs) return 0;
+    if (!sleeps_) return 0;
     const std::int64_t longest = crowd_ != nullptr ? crowd_->longest_nap_ns() : Crowd::kLongestNapNs;
     const std::int64_t nap =
         std::clamp(static_cast<std::int64_t>(idle_ns_ / kNapShare), Crowd::kShortestNapNs, longest);
@@ -384,7 +399,6 @@ class Waiter {
   // if the clock stands still, or looks are very short
   static constexpr std::uint32_t kMostLooks = 5000;
   static constexpr std::uint32_t kClockPeriod = 256;
-  static constexpr std::uint64_t kBeforeNapsNs = 1'000'000;
   static constexpr std::uint64_t kNapShare = 16;
   // what no bell tells of (another thread of the process) is noticed late by no more than that,
   // or than the crowd's longest nap
@@ -422,6 +436,7 @@ class Waiter {
   bool shares_ = false;  // threads share cores, as far as known when it began
   bool noted_ = false;   // its thread's habit or the crowd knows of it: it shares, or has yielded
   bool tries_ = false;   // if it shares: it spins; false once it has given the core away in vain
+  bool sleeps_ = false;  // it has waited for long, or strangers compute here
   bool over_ = false;    // its time is over
 };
 

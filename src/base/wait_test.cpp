@@ -565,6 +565,52 @@ TEST(Waiter, SleepsLongerTheMoreShareACore) {
   EXPECT_EQ(longest(1, 0), kMillisecond) << "how many cores there are is not known";
 }
 
+// A collective among hundreds on a core takes each of them several turns of all.
+TEST(Waiter, YieldsForLongerTheMoreShareACore) {
+  const auto naps_after = [](std::uint64_t who_wait, std::uint64_t ns) {
+    Crowd crowd;
+    crowd.expect(who_wait, 2);
+    ManualClock clock;
+    clock.advance_ns(kMs);
+    Waiter waiter(clock, -1, &crowd);
+    nap_after(waiter, clock, 0);
+    return nap_after(waiter, clock, ns) > 0;
+  };
+  EXPECT_TRUE(naps_after(8, kMs));
+  EXPECT_FALSE(naps_after(256, 25 * kMs));
+  EXPECT_TRUE(naps_after(256, 26 * kMs));
+  EXPECT_TRUE(naps_after(100'000, 100 * kMs)) << "and no longer than this";
+}
+
+// Where strangers compute it sleeps at once, and briefly, in a throng, too.
+TEST(Waiter, SleepsBrieflyBesideStrangersHoweverManyShareACore) {
+  const OnThisCore pinned;
+  std::array<CoreLine, 2> lines{};
+  Crowd crowd;
+  crowd.share(lines);
+  crowd.expect(256, 2);
+  ManualClock clock;
+  clock.advance_ns(50 * kMs);
+  crowd.was_away(kMs, clock.now_ns());
+  ASSERT_TRUE(crowd.strangers(clock.now_ns()));
+  Waiter waiter(clock, -1, &crowd);
+  EXPECT_EQ(nap_after(waiter, clock, 0), static_cast<std::int64_t>(kMs / 16));
+}
+
+// A turn of hundreds takes so long that a slice of somebody else's adds little to it, and a throng
+// that sleeps takes much longer.
+TEST(Crowd, AShortAbsenceProvesNothingInAThrong) {
+  const OnThisCore pinned;
+  std::array<CoreLine, 2> lines{};
+  Crowd crowd;
+  crowd.share(lines);
+  crowd.expect(256, 2);
+  crowd.was_away(kMs, 6 * kMs);
+  EXPECT_FALSE(crowd.strangers(6 * kMs));
+  crowd.was_away(kMs, 7 * kMs);
+  EXPECT_TRUE(crowd.strangers(7 * kMs));
+}
+
 TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {
   Crowd crowd;
   std::uint64_t now = kMs;

@@ -37,7 +37,6 @@ constexpr std::uint64_t kLookNs = 50'000;
 constexpr std::uint64_t kFirstBackoffNs = 2'000;
 constexpr std::uint64_t kMostBackoffNs = 100'000;
 constexpr std::int64_t kFirstNapNs = 20'000;
-constexpr std::int64_t kLongestNapNs = 1'000'000;
 // How long the end of a visit is waited for before its helper is fetched, and between further
 // attempts.
 constexpr std::int64_t kPatienceNs = 1'000'000;
@@ -216,7 +215,8 @@ bool Helpers::sleep(std::uint32_t seen, bool stores) {
   if (stores) transport_.settle();
   const bool sleeps = all_unchanged(stores) && !stop_.load(std::memory_order_relaxed);
   if (sleeps) {
-    const std::int64_t ns = !ordered ? kLongestNapNs : stores ? kLongestStoresNs : kLongestSleepNs;
+    const std::int64_t looks = crowd_.longest_nap_ns();
+    const std::int64_t ns = !ordered ? looks : stores ? std::max(kLongestStoresNs, looks) : kLongestSleepNs;
     transport_.wait(seen, ns, queue::kEveryPlace);
   }
   asleep_.fetch_and(~kHelper, std::memory_order_relaxed);
@@ -458,15 +458,15 @@ bool Helpers::stands_aside(Aside* aside) {
   if (policy_.kind != PolicyKind::adaptive || !crowd_.crowded()) return false;
   const std::uint64_t turns = crowd_.turns();
   if (std::exchange(aside->turns, turns) == turns) {
-    aside->nap_ns = kFirstAsideNs;
+    aside->nap_ns = 0;
     return false;
   }
+  aside->nap_ns = std::clamp(2 * aside->nap_ns, 2 * crowd_.brief_nap_ns(), crowd_.longest_nap_ns());
   aside_.store(true, std::memory_order_relaxed);
   const std::uint64_t before = clock_.now_ns();
   base::futex_wait(&stopped_, 0, aside->nap_ns, base::FutexScope::process);
   aside_.store(false, std::memory_order_relaxed);
   look_for_strangers(before, aside);
-  aside->nap_ns = std::min(2 * aside->nap_ns, kLongestNapNs);
   return true;
 }
 
@@ -499,9 +499,9 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
   // may come any moment, then from time to time; if it has done so for long, it asks for the bell.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
-    if (found == Found::soon && *nap_ns == kLongestNapNs && sleep(seen, true)) return;
+    if (found == Found::soon && *nap_ns == crowd_.longest_nap_ns() && sleep(seen, true)) return;
     transport_.wait(seen, *nap_ns, queue::kEveryPlace);
-    *nap_ns = std::min(2 * *nap_ns, kLongestNapNs);
+    *nap_ns = std::min(2 * *nap_ns, crowd_.longest_nap_ns());
     return;
   }
   *nap_ns = kFirstNapNs;

@@ -135,8 +135,8 @@ class Worker;
 // sleep on it (adaptive). A worker whose owner is at work, or with something under way that only
 // polling moves on, is looked at again after a nap that grows. Where threads share cores and
 // threads of this process wait, these make the progress, and a helper would take the core that
-// they, or who answers them, want: then it sleeps for 0.1 to 1 ms between two sweeps, and no bell
-// wakes it.
+// they, or who answers them, want: then it sleeps between two sweeps, for a tenth to the whole of
+// Crowd::longest_nap_ns(), and no bell wakes it.
 //
 // Visits and the list: an entry's visitors counts the threads that are at it or about to look;
 // `worker` is null before add() and after remove().
@@ -265,13 +265,12 @@ class Helpers {
   // What an adaptive helper has last seen of the threads of this process that wait.
   struct Aside {
     std::uint64_t turns = 0;
-    std::int64_t nap_ns = kFirstAsideNs;
+    std::int64_t nap_ns = 0;  // the last sleep; 0: the next one is the first
     // Sleeps in a row after which it had a core at once, always the same one, where strangers are
     // suspected.
     std::uint32_t prompt = 0;
     std::size_t core = 0;
   };
-  static constexpr std::int64_t kFirstAsideNs = 100'000;
   // Beside a thread that computes, one of the lowest priority waits until the slice ends, which by
   // chance may be soon: so several sleeps count.
   static constexpr std::uint64_t kPromptNs = 300'000;
