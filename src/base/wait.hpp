@@ -128,7 +128,8 @@ class Crowd {
     const bool crowded = processes > cores;
     level_.store(crowded ? kMost : 0, std::memory_order_relaxed);
     roomy_ = !crowded;
-    const std::uint64_t share = processes / std::max<std::uint64_t>(cores, 1);
+    spare_ = cores == 0 || 2 * processes <= cores;
+    const std::uint64_t share = cores == 0 ? 1 : processes / cores;
     longest_nap_ns_ =
         std::clamp(static_cast<std::int64_t>(kNapPerShareNs * share), kLongestNapNs, kLongestCrowdedNapNs);
     before_naps_ns_ = std::clamp(kBeforePerShareNs * share, kBeforeNapsNs, kMostBeforeNapsNs);
@@ -151,6 +152,8 @@ class Crowd {
   [[nodiscard]] std::int64_t brief_nap_ns() const { return longest_nap_ns() / (kLongestNapNs / kShortestNapNs); }
   // A yield has lately let another thread run.
   [[nodiscard]] bool crowded() const { return level_.load(std::memory_order_relaxed) != 0; }
+  // As far as known, there is a core for a second thread of each process.
+  [[nodiscard]] bool spare() const { return spare_; }
   // `ns`: how long a yield lasted. A thread that is alone on its core is back in half a
   // microsecond; another thread takes at least two context switches.
   void yielded(std::uint64_t ns) {
@@ -277,6 +280,7 @@ class Crowd {
   std::span<CoreLine> lines_{own_lines_};
   bool sees_all_ = false;
   bool roomy_ = false;  // as far as known, a core for each rank
+  bool spare_ = true;   // as far as known, two
   std::int64_t longest_nap_ns_ = kLongestNapNs;
   std::uint64_t before_naps_ns_ = kBeforeNapsNs;
   std::uint64_t slice_ns_ = kSliceNs;

@@ -44,6 +44,8 @@ enum class Round : std::uint8_t {
 
 struct StandbyLimits {
   static constexpr std::uint64_t kPollsOfAWait = 8;
+  // A look after a sleep of twice the length takes twice as many, up to four times.
+  static constexpr std::uint32_t kMostDoublings = 2;
   // 200 us at most, if no thread waits any more.
   static constexpr std::uint32_t kLooksBetweenWaits = 4;
 };
@@ -52,7 +54,7 @@ struct StandbyLimits {
 // it. It is the executor's part of the gate; `Side` does the work inside the worker.
 // gate_modes.hpp has the Side that is used, tests/explore has one that is explored.
 //
-// Where threads share cores, a thread that waits would have to give its core to the executor for
+// Where there is no spare core for the executor, a thread that waits would have to give its core to the executor for
 // each event that it waits for, and the executor would have to give the core back. But such a
 // thread does the executor's work by itself whenever it polls. So the executor stands aside while
 // others poll, and for some looks more, since they may be between two waits. It does not stand
@@ -78,7 +80,7 @@ struct StandbyLimits {
 //   stalled(), under_way()      inside: of the queue; of the completer
 //   can_ring(), arm(), has_arrivals()   of the transport, inside
 //   prepare_queue(), wake_queue()       of the queue's sleeping bit
-//   crowded()             threads share cores
+//   crowded()             threads share cores, or would if the executor took part
 //   apart()               another thread polls
 template <template <class> class Atomic = std::atomic, class Limits = StandbyLimits>
 class Standby {
@@ -163,12 +165,15 @@ class Standby {
   template <class Side>
   Others look_at_others(Side& side) {
     const std::uint64_t others = side.polls() - own_polls_;
-    const bool wait = others - std::exchange(seen_polls_, others) >= Limits::kPollsOfAWait;
+    const std::uint64_t polls = others - std::exchange(seen_polls_, others);
+    const bool wait = polls >= Limits::kPollsOfAWait << std::min(doublings_, Limits::kMostDoublings);
+    const bool lately = polls >= Limits::kPollsOfAWait;
     if (calls_.load(std::memory_order_relaxed) != 0 || !(aside() || side.crowded())) {
       looks_left_ = 0;
       return Others::do_not_wait;
     }
-    if (wait) looks_left_ = Limits::kLooksBetweenWaits + 1;
+    doublings_ = wait && aside() ? doublings_ + 1 : 0;
+    if (lately) looks_left_ = Limits::kLooksBetweenWaits + 1;
     if (looks_left_ == 0) return Others::do_not_wait;
     --looks_left_;
     return wait ? Others::wait : Others::waited_lately;
@@ -181,6 +186,7 @@ class Standby {
   // The executor's.
   std::uint64_t own_polls_ = 0;
   std::uint64_t seen_polls_ = 0;  // of others, at the last look
+  std::uint32_t doublings_ = 0;   // of the sleep, as long as others wait
   std::uint32_t looks_left_ = 0;  // at which threads that have waited still count as waiting
   // For the thread inside: a thread that only polls sleeps, or is about to.
   bool poller_asleep_ = false;
@@ -319,7 +325,12 @@ class ExecutorRounds {
         if (stop_.load(std::memory_order_relaxed)) return;
       }
       Round found = Round::idle;
-      for (Gate* gate : gates_) found = std::max(found, gate->execute_round(role_));
+      bool alone = true;  // no gate needs looks
+      for (Gate* gate : gates_) {
+        const Round here = gate->execute_round(role_);
+        found = std::max(found, here);
+        alone = alone && here == Round::aside;
+      }
       if (found == Round::busy) {
         fruitless = 0;
         aside_ns = kAsideNs;
@@ -328,7 +339,7 @@ class ExecutorRounds {
       if (found == Round::aside_briefly) aside_ns = kAsideNs;
       if (found == Round::aside || found == Round::aside_briefly) {
         sleep_aside(aside_ns);
-        aside_ns = std::min(2 * aside_ns, kMostAsideNs);
+        aside_ns = std::min(2 * aside_ns, alone ? kMostAsideNs : kMostBesideNs);
         continue;
       }
       aside_ns = kAsideNs;
@@ -346,9 +357,10 @@ class ExecutorRounds {
 
  private:
   // How long it stands aside for threads that do its work, at first and at most. Work that they
-  // leave behind may wait that long.
+  // leave behind may wait that long, and so may arrivals at gates whose threads do not wait.
   static constexpr std::int64_t kAsideNs = 50'000;
-  static constexpr std::int64_t kMostAsideNs = 200'000;
+  static constexpr std::int64_t kMostAsideNs = 1'000'000;
+  static constexpr std::int64_t kMostBesideNs = 200'000;
   // If the transport cannot ring, the thread looks at it so often.
   static constexpr std::int64_t kDeafSleepNs = 1'000'000;
   // A wake-up cannot be lost, as far as we know; if one were, this is how long it would be felt.

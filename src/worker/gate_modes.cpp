@@ -111,7 +111,10 @@ class OffloadGate::Side {
   [[nodiscard]] bool has_arrivals() const { return gate_.worker().core().transport.has_arrivals(); }
   bool prepare_queue() { return gate_.inbox().prepare_sleep(); }
   bool wake_queue() { return gate_.inbox().wake_up(); }
-  [[nodiscard]] bool crowded() const { return gate_.worker().context().crowd().crowded(); }
+  [[nodiscard]] bool crowded() const {
+    const base::Crowd& crowd = gate_.worker().context().crowd();
+    return crowd.crowded() || !crowd.spare();
+  }
   [[nodiscard]] bool apart() const { return gate_.executor_->apart(); }
 
  private:

@@ -499,7 +499,7 @@ void Helpers::pause(Found found, std::uint32_t seen, std::int64_t* nap_ns, std::
   // may come any moment, then from time to time; if it has done so for long, it asks for the bell.
   const bool soon = found == Found::soon && clock_.now_ns() - *quiet_since < kLookNs;
   if (found == Found::later || (found == Found::soon && !soon)) {
-    if (found == Found::soon && *nap_ns == crowd_.longest_nap_ns() && sleep(seen, true)) return;
+    if (found == Found::soon && *nap_ns >= base::Crowd::kLongestNapNs && sleep(seen, true)) return;
     transport_.wait(seen, *nap_ns, queue::kEveryPlace);
     *nap_ns = std::min(2 * *nap_ns, crowd_.longest_nap_ns());
     return;

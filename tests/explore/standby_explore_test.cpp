@@ -58,6 +58,7 @@ struct Shape {
 
 struct Limits {
   static constexpr std::uint64_t kPollsOfAWait = 1;
+  static constexpr std::uint32_t kMostDoublings = 1;
   static constexpr std::uint32_t kLooksBetweenWaits = 1;
 };
 
