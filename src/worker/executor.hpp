@@ -54,11 +54,11 @@ struct StandbyLimits {
 // it. It is the executor's part of the gate; `Side` does the work inside the worker.
 // gate_modes.hpp has the Side that is used, tests/explore has one that is explored.
 //
-// Where there is no spare core for the executor, a thread that waits would have to give its core to the executor for
-// each event that it waits for, and the executor would have to give the core back. But such a
-// thread does the executor's work by itself whenever it polls. So the executor stands aside while
-// others poll, and for some looks more, since they may be between two waits. It does not stand
-// aside for a thread that computes and polls only now and then. Decision 0043.
+// Where there is no spare core for the executor, a thread that waits would have to give its core to
+// the executor for each event that it waits for, and the executor would have to give the core back.
+// But such a thread does the executor's work by itself whenever it polls. So the executor stands
+// aside while others poll, and for some looks more, since they may be between two waits. It does
+// not stand aside for a thread that computes and polls only now and then. Decision 0043.
 //
 // Invariants
 //   A thread that takes commands sleeps without an end only while the queue's sleeping bit is set:
