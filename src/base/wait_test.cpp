@@ -582,13 +582,21 @@ TEST(Waiter, YieldsForLongerTheMoreShareACore) {
   EXPECT_TRUE(naps_after(100'000, 100 * kMs)) << "and no longer than this";
 }
 
-// Where strangers compute it sleeps at once, and briefly, in a throng, too.
-TEST(Waiter, SleepsBrieflyBesideStrangersHoweverManyShareACore) {
-  const OnThisCore pinned;
+// A process of 256 on two cores, and its thread, which stays on one of these.
+struct Throng {
+  Throng() {
+    crowd.share(lines);
+    crowd.expect(256, 2);
+  }
+  OnThisCore pinned;
   std::array<CoreLine, 2> lines{};
   Crowd crowd;
-  crowd.share(lines);
-  crowd.expect(256, 2);
+};
+
+// Where strangers compute it sleeps at once, and briefly, in a throng, too.
+TEST(Waiter, SleepsBrieflyBesideStrangersHoweverManyShareACore) {
+  Throng throng;
+  Crowd& crowd = throng.crowd;
   ManualClock clock;
   clock.advance_ns(50 * kMs);
   crowd.was_away(kMs, clock.now_ns());
@@ -600,15 +608,25 @@ TEST(Waiter, SleepsBrieflyBesideStrangersHoweverManyShareACore) {
 // A turn of hundreds takes so long that a slice of somebody else's adds little to it, and a throng
 // that sleeps takes much longer.
 TEST(Crowd, AShortAbsenceProvesNothingInAThrong) {
-  const OnThisCore pinned;
-  std::array<CoreLine, 2> lines{};
-  Crowd crowd;
-  crowd.share(lines);
-  crowd.expect(256, 2);
+  Throng throng;
+  Crowd& crowd = throng.crowd;
   crowd.was_away(kMs, 6 * kMs);
   EXPECT_FALSE(crowd.strangers(6 * kMs));
   crowd.was_away(kMs, 7 * kMs);
   EXPECT_TRUE(crowd.strangers(7 * kMs));
+}
+
+TEST(Crowd, KnowsWhetherEachProcessHasASecondCore) {
+  const auto spare = [](std::uint64_t processes, std::uint64_t cores) {
+    Crowd crowd;
+    crowd.expect(processes, cores);
+    return crowd.spare();
+  };
+  EXPECT_TRUE(spare(1, 2));
+  EXPECT_TRUE(spare(8, 16));
+  EXPECT_FALSE(spare(2, 2));
+  EXPECT_FALSE(spare(8, 15));
+  EXPECT_TRUE(spare(8, 0)) << "how many cores there are is not known";
 }
 
 TEST(Crowd, StepsAsideWhereThereShouldBeRoom) {

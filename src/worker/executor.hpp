@@ -325,11 +325,11 @@ class ExecutorRounds {
         if (stop_.load(std::memory_order_relaxed)) return;
       }
       Round found = Round::idle;
-      bool alone = true;  // no gate needs looks
+      bool all_aside = true;
       for (Gate* gate : gates_) {
         const Round here = gate->execute_round(role_);
         found = std::max(found, here);
-        alone = alone && here == Round::aside;
+        all_aside = all_aside && here == Round::aside;
       }
       if (found == Round::busy) {
         fruitless = 0;
@@ -338,8 +338,9 @@ class ExecutorRounds {
       }
       if (found == Round::aside_briefly) aside_ns = kAsideNs;
       if (found == Round::aside || found == Round::aside_briefly) {
+        aside_ns = std::min(aside_ns, all_aside ? kMostAsideNs : kMostBesideNs);
         sleep_aside(aside_ns);
-        aside_ns = std::min(2 * aside_ns, alone ? kMostAsideNs : kMostBesideNs);
+        aside_ns *= 2;
         continue;
       }
       aside_ns = kAsideNs;
@@ -357,9 +358,10 @@ class ExecutorRounds {
 
  private:
   // How long it stands aside for threads that do its work, at first and at most. Work that they
-  // leave behind may wait that long, and so may arrivals at gates whose threads do not wait.
+  // leave behind may wait that long.
   static constexpr std::int64_t kAsideNs = 50'000;
   static constexpr std::int64_t kMostAsideNs = 1'000'000;
+  // The same while nobody waits on another of its gates, where arrivals wait meanwhile.
   static constexpr std::int64_t kMostBesideNs = 200'000;
   // If the transport cannot ring, the thread looks at it so often.
   static constexpr std::int64_t kDeafSleepNs = 1'000'000;

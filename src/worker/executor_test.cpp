@@ -143,6 +143,50 @@ TEST(ExecutorLoop, TheOneOfTheProcessIsOne) {
   EXPECT_EQ(here, there);
 }
 
+// Nothing happens in its worker but polls. As Standby says of a Side.
+struct QuietSide {
+  std::uint64_t all_polls = 0;
+  bool shared = true;  // threads share cores
+
+  static bool enter() { return true; }
+  static void leave() {}
+  static std::size_t drain() { return 0; }
+  std::size_t poll() {
+    ++all_polls;
+    return 0;
+  }
+  [[nodiscard]] std::uint64_t polls() const { return all_polls; }
+  static bool stalled() { return false; }
+  static bool under_way() { return false; }
+  [[nodiscard]] bool crowded() const { return shared; }
+};
+
+// The result of the executor's next round, before which others have polled so often.
+Round round_after(std::uint64_t polls, Standby<>& standby, QuietSide& side) {
+  side.all_polls += polls;
+  return standby.round(side, ExecutorRole::both);
+}
+
+TEST(Standby, ALookAfterALongSleepTakesMorePolls) {
+  Standby<> standby;
+  QuietSide side;
+  EXPECT_EQ(round_after(7, standby, side), Round::idle) << "somebody polls now and then";
+  EXPECT_EQ(round_after(8, standby, side), Round::aside);
+  EXPECT_EQ(round_after(8, standby, side), Round::aside) << "after 50 us";
+  EXPECT_EQ(round_after(16, standby, side), Round::aside) << "100 us";
+  EXPECT_EQ(round_after(32, standby, side), Round::aside) << "200 us";
+  EXPECT_EQ(round_after(32, standby, side), Round::aside) << "and more";
+  EXPECT_EQ(round_after(31, standby, side), Round::aside_briefly) << "it has looked inside";
+  EXPECT_EQ(round_after(8, standby, side), Round::aside) << "short sleeps again";
+}
+
+TEST(Standby, WithACoreOfItsOwnTheExecutorWorksThoughOthersPoll) {
+  Standby<> standby;
+  QuietSide side;
+  side.shared = false;
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(round_after(1000, standby, side), Round::idle);
+}
+
 TEST(Executor, TheThreadOfOneAloneMayBeOfSeveral) {
   Executor one(loop_without_gates());
   Executor other(loop_without_gates());
