@@ -12,10 +12,13 @@ namespace heddle::base {
 void copy_long(void* to, const void* from, std::size_t bytes);
 inline constexpr std::size_t kLeastLong = 1024;
 inline constexpr std::size_t kMostLong = std::size_t{1} << 20;
-// The loops of which copy_long() takes one, for the test of both: kLeastLong bytes or more, that do
-// not overlap. copy_by_32 needs AVX2.
+// What copy_long() chooses from, for the test of each: kLeastLong bytes or more, that do not
+// overlap. copy_by_32 needs AVX2. copy_by_string is `rep movsb`: it writes whole lines without
+// fetching them first, so that it is two to three times as fast as a loop where another core had
+// them last.
 void copy_by_16(std::byte* to, const std::byte* from, std::size_t bytes);
 void copy_by_32(std::byte* to, const std::byte* from, std::size_t bytes);
+void copy_by_string(std::byte* to, const std::byte* from, std::size_t bytes);
 #endif
 
 // Copies data, which may overlap: a program may put to itself. With no bytes the addresses may be
@@ -24,7 +27,8 @@ void copy_by_32(std::byte* to, const std::byte* from, std::size_t bytes);
 // Not memcpy, since glibc's, from 2 or 4 KiB to the size of an L2 cache, is one instruction (`rep
 // movsb`), which current AMD processors execute 25 times as slowly if the target lies 1 to 63 bytes
 // after the source, modulo 4096 (glibc bug 30994, mended in 2.39). That is the case for long pieces
-// of memory from malloc, which begin 16 bytes into a page, and pages shared by processes.
+// of memory from malloc, which begin 16 bytes into a page, and pages shared by processes. Then a
+// loop copies; else that instruction does.
 inline void copy_data(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
   if (bytes >= kLeastLong && bytes <= kMostLong) return copy_long(to, from, bytes);

@@ -66,7 +66,10 @@ TEST(Copy, WhatOverlaps) {
 
 #if defined(__x86_64__)
 // Also the one that this machine does not take.
-TEST(Copy, BothLoops) {
+TEST(Copy, EachOfThem) {
+  const auto by_string = [](void* to, const void* from, std::size_t bytes) {
+    copy_by_string(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  };
   const auto by_16 = [](void* to, const void* from, std::size_t bytes) {
     copy_by_16(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   };
@@ -77,6 +80,7 @@ TEST(Copy, BothLoops) {
   for (std::size_t bytes = kLeastLong; bytes <= kLeastLong + 300; ++bytes) {
     for (const std::size_t to : {0U, 1U, 31U, 63U}) {
       ASSERT_TRUE(copies(to, 16, bytes, by_16)) << bytes << " bytes to " << to;
+      ASSERT_TRUE(copies(to, 16, bytes, by_string)) << bytes << " bytes to " << to;
       ASSERT_TRUE(!has_avx2 || copies(to, 16, bytes, by_32)) << bytes << " bytes to " << to;
     }
   }
