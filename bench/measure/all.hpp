@@ -95,11 +95,11 @@ template <Library L>
 void run_programs(Bench& bench, L& library) {
   if constexpr (Messages<L>) {
     if (bench.wants_program("latency")) {
-      for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536, 1U << 20})) {
+      for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536, 1U << 20}, kMostMessageBytes)) {
         ping_pong(bench, library, bench.program("latency", "latency", bytes, 2));
       }
     }
-    one_way(bench, library, "bw", "bandwidth", bench.program_sizes({8, 4096, 65536, 1U << 20}));
+    one_way(bench, library, "bw", "bandwidth", bench.program_sizes({8, 4096, 65536, 1U << 20}, kMostMessageBytes));
     both_ways(bench, library);
     one_way(bench, library, "mbw_mr", "rate", {8});
     ping_pongs_of_threads(bench, library, "pingpong_mt_own");

@@ -61,8 +61,8 @@ std::vector<std::uint64_t> Bench::sizes(const char* bench, std::vector<std::uint
   return out;
 }
 
-std::vector<std::uint64_t> Bench::program_sizes(std::vector<std::uint64_t> standard) const {
-  auto out = sizes("programs", std::move(standard));
+std::vector<std::uint64_t> Bench::program_sizes(std::vector<std::uint64_t> standard, std::uint64_t most) const {
+  auto out = sizes("programs", std::move(standard), most);
   if (options_.quick && out.size() > 2) out.erase(out.begin() + 1, out.end() - 1);
   if (identity_.is_variant) std::erase_if(out, [](std::uint64_t bytes) { return bytes > 8; });
   return out;

@@ -184,7 +184,8 @@ class Bench {
   // such as "at most 4096".
   void leave_out(const char* bench, std::uint64_t bytes, const std::string& takes) const;
   // For programs: one size, or one number of threads, is enough for a quick run.
-  [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard) const;
+  [[nodiscard]] std::vector<std::uint64_t> program_sizes(std::vector<std::uint64_t> standard,
+                                                         std::uint64_t most = kMostBytes) const;
   [[nodiscard]] std::vector<std::uint32_t> program_threads(std::vector<std::uint32_t> standard) const;
   [[nodiscard]] Task program(const std::string& op, const char* metric, std::uint64_t bytes, double per_iteration,
                              std::uint32_t threads = 1) const {

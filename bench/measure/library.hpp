@@ -26,6 +26,8 @@ inline constexpr std::uint32_t kAny = ~std::uint32_t{0};  // as the source of a 
 inline constexpr std::uint32_t kLanes = 64;               // at most
 // of a message that is answered
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+// Of a message of the programs that measure messages only.
+inline constexpr std::uint64_t kMostMessageBytes = std::uint64_t{64} << 20;
 // For puts and gets as long as the memory: the bench bandwidth.
 inline constexpr std::uint64_t kMostBandwidthBytes = std::uint64_t{1} << 28;
 

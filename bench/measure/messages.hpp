@@ -142,7 +142,7 @@ void one_way(Bench& bench, L& library, const char* name, const char* metric, con
 template <Messages L>
 void both_ways(Bench& bench, L& library) {
   if (!bench.wants_program("bibw") || bench.identity().is_variant) return;
-  for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536, 1U << 20})) {
+  for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536, 1U << 20}, kMostMessageBytes)) {
     AllEnds ends(bench, 1, bytes);
     bench.measure(
         bench.by_windows(bench.program("bibw", "bandwidth", bytes, 2.0 * kWindow * static_cast<double>(bytes)), 2), 1,
