@@ -37,7 +37,6 @@ FOR_PROCESSES = {
     "interfaces/mpi/rma/accumulate.cpp": (1, "asks whether the guard's owner lives; tells reports"),
     "src/bootstrap/hosted/hosted.cpp": (1, "an exchange, which knows of deaths"),
     "src/bootstrap/local/channel.cpp": (1, "has a time-out"),
-    "src/protocol/tagged_inlet.cpp": (1, "has a time-out; says what it leaves"),
     "src/transport/choice.cpp": (1, "an exchange, which knows of deaths; tells who is absent"),
     "src/transport/network/device.cpp": (1, "has a time-out"),
     "src/transport/network/port.cpp": (1, "has a time-out"),

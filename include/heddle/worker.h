@@ -227,7 +227,8 @@ typedef struct heddle_worker_stats {
    * (HEDDLE_SMALL_OFFLOAD) */
   uint64_t registered;
   uint64_t helped; /* of these, those that a helper has sent */
-  /* long tagged messages sent that took a receive posted before (HEDDLE_TAG_READY) */
+  /* long tagged messages sent that were offered, and whose data the receiver then asked for: the
+   * two copied at the same time */
   uint64_t taken;
 } heddle_worker_stats;
 /* The counts since the worker was opened. Errors: ARGUMENT (stats->size). */

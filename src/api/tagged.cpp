@@ -87,8 +87,9 @@ template <bool kShared>
 //  * There is no credit, and the message has at least kOfferedWithoutCredit bytes. Otherwise its
 //    sender would wait until the receiver receives something.
 //  * There is credit, but the transport takes no message now, and the message is longer than
-//    CopyCosts::kAlwaysCopied. A shorter message waits: the receiver's progress makes room for it.
+//    kWaitsForRoom. A shorter message waits: the receiver's progress makes room for it.
 constexpr std::uint64_t kOfferedWithoutCredit = 2048;
+constexpr std::uint64_t kWaitsForRoom = 8192;
 inline bool is_offered_instead(const protocol::SendRequest& request, std::uint64_t least_bytes) {
   return request.may_offer && request.bytes >= least_bytes;
 }
@@ -102,9 +103,8 @@ template <bool kShared>
     return accepted(worker, request.bytes, status);
   worker.tagged().give_back<kShared>(request.target, request.bytes);
   if (status != HEDDLE_AGAIN) return status;
-  return is_offered_instead(request, protocol::CopyCosts::kAlwaysCopied + 1)
-             ? send_offer<kShared>(worker, request, completion)
-             : again(worker);
+  return is_offered_instead(request, kWaitsForRoom + 1) ? send_offer<kShared>(worker, request, completion)
+                                                        : again(worker);
 }
 
 template <bool kShared>
@@ -124,11 +124,8 @@ template <bool kShared>
 }
 
 template <bool kShared>
-[[gnu::always_inline]] inline Status send(Worker& worker, const protocol::SendRequest& request,
-                                          const heddle_completion* completion) {
-  if (request.bytes > worker.tagged().eager() || worker.tagged().prefers_fetch(request) ||
-      waits_for_receive(completion)) [[unlikely]]
-    return send_offer<kShared>(worker, request, completion);
+[[gnu::always_inline]] inline Status send_packet(Worker& worker, const protocol::SendRequest& request,
+                                                 const heddle_completion* completion) {
   if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) [[unlikely]] {
     // The calling thread reserves the credit, so that no command in a queue ever waits for credit.
     return is_offered_instead(request, kOfferedWithoutCredit) ? send_offer<kShared>(worker, request, completion)
@@ -137,6 +134,40 @@ template <bool kShared>
   if (completion != nullptr) [[unlikely]]
     return post_with_completion<kShared>(worker, request, completion);
   return told<kShared>(worker, request, post_reserved<kShared>(worker, request, engine::kNoCompletion), nullptr);
+}
+
+template <bool kShared>
+[[gnu::noinline]] Status send_parts(Worker& worker, const protocol::SendRequest& request,
+                                    const heddle_completion* completion) {
+  engine::CallersCompletion resolved;
+  if (const Status status = resolve(worker, completion, &resolved); status != HEDDLE_DONE) return status;
+  if (!worker.tagged().reserve<kShared>(request.target, request.bytes)) {
+    const bool offered = request.bytes > worker.tagged().eager() || request.may_offer;
+    return offered ? send_offer<kShared>(worker, request, completion) : no_room<kShared>(worker, request.target);
+  }
+  worker::OfferStart what{request, resolved};
+  what.request.in_parts = true;
+  const Status status = worker::start(worker, what);
+  const Status outcome = told<kShared>(worker, request, status, completion);
+  return status == HEDDLE_DONE ? counted(outcome, completion) : outcome;
+}
+
+// A message of more than at_once() bytes, or whose sender waits until it is received.
+template <bool kShared>
+[[gnu::noinline]] Status send_long(Worker& worker, const protocol::SendRequest& request,
+                                   const heddle_completion* completion) {
+  if (waits_for_receive(completion)) return send_offer<kShared>(worker, request, completion);
+  if (worker.tagged().goes_in_parts(request)) return send_parts<kShared>(worker, request, completion);
+  return request.bytes <= worker.tagged().eager() ? send_packet<kShared>(worker, request, completion)
+                                                  : send_offer<kShared>(worker, request, completion);
+}
+
+template <bool kShared>
+[[gnu::always_inline]] inline Status send(Worker& worker, const protocol::SendRequest& request,
+                                          const heddle_completion* completion) {
+  if (request.bytes > worker.tagged().at_once() || waits_for_receive(completion)) [[unlikely]]
+    return send_long<kShared>(worker, request, completion);
+  return send_packet<kShared>(worker, request, completion);
 }
 
 [[gnu::noinline]] Status send_gated(Worker& worker, const protocol::SendRequest& request,
@@ -371,7 +402,7 @@ template <bool kWaits>
 [[gnu::noinline]] Status send_copied(Worker& worker, heddle_peer target, std::uint64_t tag, const void* data,
                                      std::size_t bytes, const heddle_completion* completion) {
   engine::CallersCompletion told;
-  if (!worker.tagged().is_always_copied(bytes) || waits_for_receive(completion) || !resolved(worker, completion, &told))
+  if (bytes > worker.tagged().at_once() || waits_for_receive(completion) || !resolved(worker, completion, &told))
       [[unlikely]]
     return kSendOtherwise<kWaits>(worker.core().handle, target, tag, data, bytes, completion);
   worker::OwnEntry entry(worker);

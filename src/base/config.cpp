@@ -84,11 +84,9 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "much again for what it knows of long ones; the same in all ranks",
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
-     "longest tagged message that may be copied at once, at most one packet (shm: a quarter of "
-     "HEDDLE_SHM_RING_BYTES); a longer one waits for its receive, and so may one of 2K or more without credit; 0: what "
-     "fits one packet, but more than 8K only where there is room, and to near cores"},
-    {Var::tag_ready, "HEDDLE_TAG_READY", Type::flag, "1",
-     "show receives that wait for long tagged messages to their sender, which then pushes while the receiver computes"},
+     "longest tagged message that is sent before its receive is known; a longer one waits for that, and so may one of "
+     "2K or more without credit; 0: half of HEDDLE_TAG_CREDIT_BYTES to peers of this machine, one packet over "
+     "networks"},
     {Var::am_user_bytes,
      "HEDDLE_AM_USER_BYTES",
      Type::bytes,

@@ -39,7 +39,6 @@ enum class Var : std::size_t {
   am_eager_bytes,
   tag_credit_bytes,
   tag_eager_bytes,
-  tag_ready,
   am_user_bytes,
   aggregation,
   small_offload,

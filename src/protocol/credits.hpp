@@ -57,7 +57,7 @@ struct SendCredit {
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t sent;
   alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t freed;
   std::uint64_t sequence;  // number of the next message; not used here
-  void* view;              // of the worker's board, if the worker has shown one; not used here
+  void* pipe;              // to the worker, once a long message has gone there; not used here
 
   // kShared: several threads may call this at once. False: no room now.
   template <bool kShared>

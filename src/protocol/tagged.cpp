@@ -16,6 +16,8 @@ namespace heddle::protocol {
 namespace {
 
 constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
+constexpr std::uint64_t kAtOnce = std::uint64_t{4} << 10;
+constexpr std::uint64_t kMostInParts = std::uint64_t{512} << 10;
 
 // Peers must not be able to choose collisions in the tables. The address of `here` is the next best
 // secret.
@@ -44,11 +46,15 @@ Tagged::Tagged(engine::Core& core)
         const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
         return std::min({most, half, asked == 0 ? most : asked});
       }()),
-      told_from_(tracer_ == nullptr ? eager_ + 1 : 0),
-      shows_(core.job.environment().config.flag(base::Var::tag_ready) && ordered_ && core.capabilities.direct),
+      at_once_(ordered_ && core.capabilities.direct ? std::min(eager_, kAtOnce) : eager_),
+      most_in_parts_([&core, this]() -> std::uint64_t {
+        if (!ordered_ || !core.capabilities.direct) return 0;
+        const std::uint64_t asked = core.job.environment().config.number(base::Var::tag_eager_bytes);
+        const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
+        return std::min(half, asked == 0 ? kMostInParts : asked);
+      }()),
+      pipes_(ordered_ && core.capabilities.direct),
       credits_(std::size_t{core.job.size()} * max_workers_),
-      copy_costs_(std::size_t{core.job.size()} * max_workers_),
-      eager_is_set_(core.job.environment().config.number(base::Var::tag_eager_bytes) != 0),
       sources_(std::size_t{core.job.size()} * max_workers_),
       matching_({secret(&core), 1U << 20}) {
   static_assert(sizeof(Posted) <= sizeof(heddle_receive::library) && alignof(Posted) <= alignof(std::uint64_t));
@@ -56,10 +62,8 @@ Tagged::Tagged(engine::Core& core)
 }
 
 Tagged::~Tagged() {
-  for (; views_ != nullptr; views_ = std::move(views_->next)) {
-    core_.job.transport().release(views_->memory);
-  }
-  while (inlets_ != nullptr) inlets_ = std::move(inlets_->next);
+  while (last_out_ != nullptr) delete std::exchange(last_out_, last_out_->made_before);
+  while (last_in_ != nullptr) delete std::exchange(last_in_, last_in_->made_before);
   while (spare_ != nullptr) ::operator delete(std::exchange(spare_, static_cast<Kept*>(spare_->later)));
 }
 
@@ -77,14 +81,20 @@ base::Status Tagged::no_room(heddle_peer target) {
   return HEDDLE_AGAIN;
 }
 
+base::Status Tagged::no_memory() {
+  return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
+}
+
+// False: memory is exhausted.
+bool Tagged::make_offered() {
+  if (offered_ == nullptr) offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
+  return offered_ != nullptr;
+}
+
 base::Status Tagged::offer(const SendRequest& request, const engine::CallersCompletion& completion) {
-  if (offered_ == nullptr) {
-    offered_.reset(new (std::nothrow) Offered[core_.operations.slots().size()]);
-    if (offered_ == nullptr) return base::fail(HEDDLE_ERR_NO_MEMORY, "memory is exhausted; the message was not sent");
-  }
+  if (!make_offered() || (pipes_ && pipe_to(request.target) == nullptr)) return no_memory();
   engine::Operation* operation = core_.operations.begin(engine::Kind::protocol, request.target.rank, completion);
   if (operation == nullptr) return HEDDLE_AGAIN;
-  operation->completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end
   auto lent = core_.objects.lend(request.target.rank, const_cast<void*>(request.data), request.bytes);
   if (!lent) {
     core_.operations.finish(*operation);
@@ -95,9 +105,7 @@ base::Status Tagged::offer(const SendRequest& request, const engine::CallersComp
   offered.memory = *lent;
   offered.tag = request.tag;
   operation->owner = this;
-  operation->target = request.target;  // what follows is for reports
-  operation->payload_bytes = request.bytes;
-  SendCredit& to = credit(request.target);
+  operation->target = request.target;
   wire::Offer head{
       request.tag, request.bytes, core_.operations.token(*operation, engine::Role::reply), lent->number, {}};
   static_assert(sizeof head.key == transport::kKeyBytes && sizeof head <= transport::kMaxHeaderBytes);
@@ -105,18 +113,12 @@ base::Status Tagged::offer(const SendRequest& request, const engine::CallersComp
     const transport::MemoryKey key = core_.job.transport().key_for(request.target.rank, lent->memory.key);
     std::memcpy(head.key, key.bytes.data(), sizeof head.key);
   }
-  if (to.view == nullptr || !take_shown(*operation, head, request)) {
-    if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
-      core_.operations.finish(*operation);
-      return status;
-    }
-    ++to.sequence;
+  if (const base::Status status = post_offer(*operation, head); status != HEDDLE_POSTED) {
+    core_.operations.finish(*operation);
+    return status;
   }
-  operation->posted = true;
-  operation->unfinished = 1;
-  operation->served = 1;
-  operation->served_rank = request.target.rank;
-  operation->served_worker = request.target.worker;
+  ++credit(request.target).sequence;
+  note_offered(*operation, request);
   return HEDDLE_POSTED;
 }
 
@@ -135,14 +137,15 @@ base::Status Tagged::post_offer(engine::Operation& operation, const wire::Offer&
 }
 
 void Tagged::failed(const engine::Operation& operation) {
-  Offered& offered = offered_[core_.operations.index(operation)];
-  if (offered.view != nullptr) leave_place(offered);
+  leave_pipe(offered_[core_.operations.index(operation)]);
 }
 
 void Tagged::ended(engine::Operation& operation) {
-  if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
   failed(operation);
-  core_.objects.take_back(offered_[core_.operations.index(operation)].memory);
+  Offered& offered = offered_[core_.operations.index(operation)];
+  if (offered.in_parts) return;
+  if (operation.posted) core_.operations.give_offer_back();  // otherwise the sending code does that
+  core_.objects.take_back(offered.memory);
 }
 
 // ---- arrivals -----------------------------------------------------------------------------------
@@ -168,9 +171,6 @@ void Tagged::ended(engine::Operation& operation) {
     return false;
   const std::uint32_t rank = arrival.rank;
   const std::uint32_t worker = arrival.worker;
-  Source& source = sources_[pair({rank, worker})];
-  if (source.inlet != nullptr) [[unlikely]]
-    return false;
   std::uint64_t tag = 0;
   std::memcpy(&tag, arrival.data, kWord);
   Posted* const posted = static_cast<Posted*>(matching_.awaits(tag, source_of({rank, worker})));
@@ -188,6 +188,7 @@ void Tagged::ended(engine::Operation& operation) {
   } else {
     charge = copy_payload(posted->request.data, arrival.data + kWord, bytes);
   }
+  Source& source = sources_[pair({rank, worker})];
   ++source.expected;
   free_credit(source, charge);
   ++core_.stats.receives;
@@ -236,11 +237,7 @@ inline std::size_t Tagged::deliver_row(std::span<const transport::Completion> ar
     return true;
   }
   ++source.expected;
-  if (source.inlet != nullptr) [[unlikely]] {
-    take_in_shown(from, source, *message);
-  } else {
-    take_in(from, source, *message, match(message->tag, from));
-  }
+  take_in(from, source, *message, match(message->tag, from));
   return true;
 }
 
@@ -250,6 +247,14 @@ void Tagged::arrived_unordered(heddle_peer from, Source& source, const wire::Tag
   take_in(from, source, message, match(message.tag, from));
   take_stashed(from, source);
 }
+
+namespace {
+
+std::uint64_t charge_of(const wire::TaggedMessage& message) {
+  return wire::tagged_charge(message.begins ? message.bytes : message.payload.size());
+}
+
+}  // namespace
 
 // `posted`: the receive that it belongs to; null: none.
 void Tagged::take_in(heddle_peer from, Source& source, const wire::TaggedMessage& message, Posted* posted) {
@@ -269,13 +274,13 @@ void Tagged::take_in(heddle_peer from, Source& source, const wire::TaggedMessage
   posted->owner = nullptr;
   const ReceiveRequest& request = posted->request;  // until the status is set
   const base::Status status = deliver(request, from, message);
-  free_credit(source, wire::tagged_charge(message.payload.size()));
+  free_credit(source, charge_of(message));
   if (status != HEDDLE_POSTED) end(request, status);
 }
 
 // Copies the message into a block of its own; null: it is dropped.
 Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::TaggedMessage& message) {
-  const std::uint64_t charge = wire::tagged_charge(message.payload.size());
+  const std::uint64_t charge = charge_of(message);
   // Messages may arrive in another order than that in which their credit was reserved: offers that
   // use the second window may come before a copied message that was counted in the first one. So
   // the limit here is both windows for every message. The sender keeps copied messages within the
@@ -308,16 +313,18 @@ Tagged::Kept* Tagged::keep(heddle_peer from, Source& source, const wire::TaggedM
   kept->source = source_of(from);
   kept->bytes = charge;
   kept->length = message.bytes;
-  kept->payload_bytes = static_cast<std::uint32_t>(message.payload.size());
+  kept->payload_bytes = message.payload.size();
   kept->sequence = message.sequence;
   kept->offer = message.offer;
   base::copy_data(kept->payload(), message.payload.data(), message.payload.size());
+  if (message.begins) source.pipe->kept = kept;
   return kept;
 }
 
 void Tagged::free_kept(Kept* kept) {
   const std::uint64_t charge = kept->bytes;
   Source& source = sources_[pair(kept->from())];
+  if (!kept->is_whole() && source.pipe->kept == kept) source.pipe->kept = nullptr;
   source.credit.held -= charge;
   if (charge == wire::kTaggedLeast && spares_ < kMostSpares) {
     kept->later = spare_;
@@ -398,7 +405,6 @@ void Tagged::owe(Source& source) {
 }
 
 bool Tagged::tell_owed(Source& source) {
-  if (source.inlet != nullptr && !source.inlet->told && !tell_board(*source.inlet)) return false;
   return tell_credit(source);
 }
 
@@ -437,11 +443,17 @@ bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<c
       if (!freed || !credit(from).learn(*freed)) core_.drop(from, "it grants credit that was never used");
       return true;
     }
-    case wire::Word::board:
-      arrived_board(from, packet);
+    case wire::Word::piped:
+      arrived_piped(from, packet);
       return true;
-    case wire::Word::taken:
-      arrived_taken(from, packet);
+    case wire::Word::part:
+      arrived_part(from, packet);
+      return true;
+    case wire::Word::pull:
+      arrived_pull(from, packet);
+      return true;
+    case wire::Word::pulled:
+      arrived_pulled(from, packet);
       return true;
   }
   return false;
@@ -451,7 +463,7 @@ bool Tagged::arrived_word(heddle_peer from, std::uint32_t immediate, std::span<c
 
 void Tagged::note_failures() {
   const auto dead = [this](std::uint32_t rank) { return bool(core_.failed[rank]); };
-  note_failed_inlets();
+  end_pipes_of_failed();
   cancel_receives(matching_.forget(dead), HEDDLE_ERR_PEER_FAILED);
   for (std::uint32_t rank = 0; !ordered_ && rank < core_.job.size(); ++rank) {
     if (dead(rank)) drop_stashes(rank);
@@ -466,7 +478,7 @@ void Tagged::cancel(base::Status status) {
     end(request, end_fetch(fetch, status));
   }
   cancel_receives(matching_.forget_all(), status);
-  complete_all_taken(status);
+  end_pipes(status);
   while (claimed_ != nullptr) {
     Kept* const kept = claimed_;
     remove_claimed(kept);
@@ -495,11 +507,6 @@ void Tagged::cancel_receives(Matching::Removed removed, base::Status status) {
     receive = Matching::after(posted);
     // for programs that ask what it waited for
     posted->request.receive->source = peer_of(posted->wanted.source);
-    // its sender has taken it
-    if (posted->shown != nullptr && !take_back(*posted->shown)) {
-      begin_taken(*posted->shown);  // it ends with the others that are taken
-      continue;
-    }
     posted->owner = nullptr;
     end(ReceiveRequest(posted->request), status);
   }

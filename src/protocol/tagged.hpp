@@ -1,4 +1,4 @@
-// Tagged messages of a worker: what copies to a peer cost (CopyCosts), and the protocol (Tagged).
+// Tagged messages of a worker.
 #pragma once
 
 #include <algorithm>
@@ -17,61 +17,9 @@
 #include "protocol/credits.hpp"
 #include "protocol/matching.hpp"
 #include "transport/transport.hpp"
-#include "wire/board.hpp"
 #include "wire/messages.hpp"
 
 namespace heddle::protocol {
-
-// Decides whether the receiver should fetch a message of middle length, which fits one packet of
-// the transport, or the sender should copy it into the packet. Between near cores a copy into
-// shared memory takes a quarter of what it takes between far ones, where the kernel's single copy,
-// which a receiver fetches by, is faster. No interface tells how far apart two cores are, and a
-// virtual machine may move them. So copies are timed, for each worker that messages go to.
-//
-// Any thread; all accesses are relaxed, since these are hints: updates may be lost.
-//
-// Zeroed memory is a valid initial state.
-class CopyCosts {
- public:
-  // Messages of up to so many bytes are always copied: there both ways take about as long between
-  // far cores, too.
-  static constexpr std::uint64_t kAlwaysCopied = std::uint64_t{8} << 10;
-
-  // Whether the next message is to be fetched. One in kTrial is copied all the same, so that it is
-  // noticed when the cores are near again.
-  [[nodiscard]] bool prefers_fetch() {
-    if (Ref(ns_per_kib_).load(std::memory_order_relaxed) <= kFarNsPerKib) return false;
-    const std::uint32_t fetched = Ref(fetched_).load(std::memory_order_relaxed) + 1;
-    Ref(fetched_).store(fetched % kTrial, std::memory_order_relaxed);
-    return fetched != kTrial;
-  }
-  // A copy of `bytes` bytes took `ns`. If it took very long, the thread lost its core meanwhile, so
-  // the copy counts as no more than twice a far one: only two in a row change the decision.
-  void copied(std::uint64_t bytes, std::uint64_t ns) {
-    const std::uint64_t before = std::atomic_ref(copied_).load(std::memory_order_relaxed);
-    std::atomic_ref(copied_).store(before + bytes, std::memory_order_relaxed);
-    if (before < kFirstLap) return;
-    const auto sample = static_cast<std::uint32_t>(std::min(ns * 1024 / bytes, std::uint64_t{2} * kFarNsPerKib));
-    const std::uint32_t known = Ref(ns_per_kib_).load(std::memory_order_relaxed);
-    Ref(ns_per_kib_)
-        .store(known == 0 ? std::min(sample, kFarNsPerKib) : (3 * known + sample) / 4, std::memory_order_relaxed);
-  }
-
- private:
-  using Ref = std::atomic_ref<std::uint32_t>;
-  // Measured, 16 and 32 KiB: 20 to 80 between near cores, above 160 between far ones.
-  static constexpr std::uint32_t kFarNsPerKib = 128;
-  static constexpr std::uint32_t kTrial = 32;
-  // More than the longest ring that Heddle chooses. In its first lap the pages are made and mapped
-  // meanwhile, which takes many times as long as the copy.
-  static constexpr std::uint64_t kFirstLap = std::uint64_t{192} << 10;
-
-  // bytes, in all
-  alignas(std::atomic_ref<std::uint64_t>::required_alignment) std::uint64_t copied_;
-  std::uint32_t ns_per_kib_;  // 0: unknown
-  // since the last copy
-  std::uint32_t fetched_;
-};
 
 // Where the message of a receive goes, and how its end is told.
 struct ReceiveRequest {
@@ -88,6 +36,7 @@ struct SendRequest {
   const void* data = nullptr;
   std::uint64_t bytes = 0;
   bool may_offer = false;  // if there is no room, a message that is long enough is offered
+  bool in_parts = false;   // Tagged::send_parts()
 };
 
 [[nodiscard]] inline bool is_tagged(const transport::Command& command) {
@@ -105,10 +54,12 @@ struct SendRequest {
 // is. Without a receive the packet is kept, up to the sender's credit, and matched when a receive
 // is posted.
 //
-// Where the transport maps memory, a receive that waits for a long message is shown to its sender
-// on a board (wire/board.hpp), and the sender takes it in place of an offer. Then both copy: each
-// side whenever it is inside the library and has time. Receiver: tagged_inlet.cpp; sender:
-// tagged_push.cpp.
+// Where the transport maps memory, long messages go through a pipe: the sender copies parts of a
+// message in while the receiver copies those before out. A message for whose whole length there is
+// credit goes at once, and its first part is the message for the order of messages. One that was
+// offered goes when its receiver asks for it. If the sender does nothing then, the receiver copies
+// it by itself, from the back, until the two meet. Sender: tagged_pipe_out.cpp; receiver:
+// tagged_pipe_in.cpp.
 //
 // Receives lie in the program's heddle_receive, so their number is the program's business and costs
 // the library nothing.
@@ -161,10 +112,12 @@ class Tagged final : public engine::Protocol {
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) { return credit(target).used(); }
   // The longest message that travels in one packet.
   [[nodiscard]] std::uint64_t eager() const { return eager_; }
-  // Whether a message of so many bytes is copied into one packet whatever copies cost, and needs
-  // no clock.
-  [[nodiscard]] bool is_always_copied(std::uint64_t bytes) const {
-    return bytes <= eager_ && bytes <= CopyCosts::kAlwaysCopied;
+  // The longest message that goes as one packet where longer ones go in parts.
+  [[nodiscard]] std::uint64_t at_once() const { return at_once_; }
+  // True: a message that is longer than at_once() goes in parts: its receiver takes out the first
+  // ones while its sender copies the next ones in. Any thread.
+  [[nodiscard]] bool goes_in_parts(const SendRequest& request) const {
+    return request.bytes <= most_in_parts_ && core_.job.transport().direct_to(request.target.rank);
   }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
@@ -202,16 +155,12 @@ class Tagged final : public engine::Protocol {
     SendCredit& to = credit({command.rank, command.worker});
     if (!ordered_) [[unlikely]]
       command.immediate = wire::encode_tagged(static_cast<std::uint32_t>(to.sequence), false);
-    const base::Status status = command.bytes > CopyCosts::kAlwaysCopied ? post_timed(command, post) : post();
+    const base::Status status = post();
     if (status == HEDDLE_DONE || status == HEDDLE_POSTED) ++to.sequence;
     return status;
   }
-  // True: a message of at most eager() bytes should be offered all the same. Never if the program
-  // has set eager(). Any thread.
-  [[nodiscard]] bool prefers_fetch(const SendRequest& request) {
-    return !eager_is_set_ && request.bytes > CopyCosts::kAlwaysCopied &&
-           copy_costs_[pair(request.target)].prefers_fetch();
-  }
+  // Sends a message of more than at_once() bytes in parts. Its room is reserved. AGAIN: not now.
+  base::Status send_parts(const SendRequest& request, const engine::CallersCompletion& completion);
   // True: several may be posted in one call; each must be counted afterwards.
   [[nodiscard]] bool ordered() const { return ordered_; }
   void count_sent(heddle_peer target) { ++credit(target).sequence; }
@@ -260,9 +209,8 @@ class Tagged final : public engine::Protocol {
   struct Fetch;
   struct Source;
   struct Offered;
-  struct Shown;
-  struct Inlet;
-  struct View;
+  struct PipeOut;
+  struct PipeIn;
 
   static constexpr std::uint64_t kOfferCharge = wire::tagged_charge(sizeof(wire::Offer));
   // Copied messages have one window; offers may also use a second one. So a sender that has filled
@@ -270,18 +218,6 @@ class Tagged final : public engine::Protocol {
   // each other.
   static constexpr std::uint64_t kOfferWindows = 2;
 
-  // Only copies into memory that both sides map are timed: elsewhere DONE says nothing about them.
-  template <class Post>
-  [[gnu::noinline]] base::Status post_timed(const transport::Command& command, Post&& post) {
-    const heddle_peer target{command.rank, command.worker};
-    const std::uint64_t began = core_.job.clock().now_ns();
-    const base::Status status = post();
-    const bool other = target.rank != core_.job.rank();
-    if (status == HEDDLE_DONE && other && core_.job.transport().direct_to(target.rank)) {
-      copy_costs_[pair(target)].copied(command.bytes, core_.job.clock().now_ns() - began);
-    }
-    return status;
-  }
   [[nodiscard]] std::size_t pair(heddle_peer peer) const { return std::size_t{peer.rank} * max_workers_ + peer.worker; }
   SendCredit& credit(heddle_peer target) { return credits_[pair(target)]; }
   [[nodiscard]] std::uint32_t number(const SendCredit& to) const {
@@ -291,6 +227,8 @@ class Tagged final : public engine::Protocol {
     return (reinterpret_cast<std::uintptr_t>(counter) >> 6) % kPlaces;
   }
 
+  bool make_offered();
+  static base::Status no_memory();
   base::Status post_offer(engine::Operation& operation, const wire::Offer& head);
   static Posted& posted_of(heddle_receive* receive);
   bool arrived_word(heddle_peer from, std::uint32_t immediate, std::span<const std::byte> packet);
@@ -306,7 +244,7 @@ class Tagged final : public engine::Protocol {
   bool take_usual(const transport::Completion& arrival, Matches* matches);
   template <bool kTraced>
   std::size_t deliver_row(std::span<const transport::Completion> arrivals);
-  void note_receive(const Posted& posted);
+  [[gnu::noinline]] void note_receive(const Posted& posted);
   [[gnu::noinline]] void note_other_receive(const Posted& posted);
   void note_matches(Matches* matches);
   // In a traced job. `was_here`: the message was here before the receive.
@@ -325,6 +263,7 @@ class Tagged final : public engine::Protocol {
   base::Status take_kept(Posted* posted, Kept* kept);
   base::Status fetch(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message);
   base::Status import(const wire::Offer& offer, heddle_peer from, engine::RemoteRegion* remote);
+  bool may_pull(Fetch& fetch);
   base::Status start_fetch(Fetch* fetch);
   bool advance_waiting();
   base::Status end_fetch(Fetch* fetch, base::Status status);
@@ -339,39 +278,41 @@ class Tagged final : public engine::Protocol {
   void owe(Source& source);
   bool post_word(heddle_peer to, wire::Word word, const void* body, std::uint32_t bytes);
 
-  // tagged_inlet.cpp: the receiver's side of boards
-  void take_in_shown(heddle_peer from, Source& source, const wire::TaggedMessage& message);
-  void open_inlet(heddle_peer from, Source& source);
-  bool tell_board(Inlet& inlet);
-  // Tells a receive to its senders, if it is long, and to the trace.
-  void tell_posted(Posted* posted);
-  void show(Posted* posted);
-  static Shown* unused_place(Inlet& inlet);
-  bool take_back(Shown& shown);
-  void begin_taken(Shown& shown);
-  void arrived_taken(heddle_peer from, std::span<const std::byte> packet);
-  bool advance_taken(Shown& shown);
-  bool fetch_part(Shown& shown, std::size_t which);
-  static void end_part(Shown& shown, std::size_t which, base::Status status);
-  void end_taken(Shown& shown);
-  void complete_all_taken(base::Status status);
-  bool stop(Shown& shown, base::Status status);
-  void report_incomplete(const Shown& shown);
-  bool advance_all_taken();
-  void report_fetches(engine::Findings& findings) const;
-  void note_failed_inlets();
+  // tagged_pipe_out.cpp: the sending end of a pipe
+  PipeOut* pipe_to(heddle_peer target);
+  void note_offered(engine::Operation& operation, const SendRequest& request);
+  void append(PipeOut& pipe, Offered& offered);
+  std::uint64_t post_parts(Offered& offered, heddle_peer target, std::uint64_t most);
+  std::uint64_t post_part(Offered& offered, heddle_peer target);
+  void arrived_pull(heddle_peer from, std::span<const std::byte> packet);
+  bool advance_sending();
+  bool feed(PipeOut& pipe);
+  void leave_pipe(Offered& offered);
 
-  // tagged_push.cpp: the sender's side
-  void arrived_board(heddle_peer from, std::span<const std::byte> packet);
-  bool take_shown(engine::Operation& operation, const wire::Offer& head, const SendRequest& request);
-  bool advance_pushing();
-  void tell_taken(Offered& offered);
-  [[nodiscard]] bool may_push(const Offered& offered);
-  bool reach(Offered& offered);
-  bool copy_alone(heddle_peer peer, const transport::RemoteMemory& remote, transport::Opcode opcode, void* local,
-                  wire::BoardPart part);
-  bool push_part(Offered& offered);
-  void leave_place(Offered& offered);
+  // tagged_pipe_in.cpp: the receiving end
+  PipeIn* pipe_from(heddle_peer from);
+  void list(PipeIn& pipe);
+  void arrived_piped(heddle_peer from, std::span<const std::byte> packet);
+  void arrived_part(heddle_peer from, std::span<const std::byte> packet);
+  base::Status take_parts(const ReceiveRequest& request, heddle_peer from, const wire::TaggedMessage& message);
+  void end_parts(PipeIn& pipe, base::Status status);
+  void end_current(PipeIn& pipe);
+  base::Status pull(Fetch* fetch);
+  bool tell_pulls(PipeIn& pipe);
+  void arrived_pulled(heddle_peer from, std::span<const std::byte> packet);
+  void take_pulled(PipeIn& pipe, std::span<const std::byte> data);
+  void end_pull(PipeIn& pipe, Fetch& fetch, base::Status status);
+  bool copy_back(PipeIn& pipe, Fetch& fetch);
+  bool copied_alone(const Fetch& fetch, std::uint64_t at, std::uint64_t bytes);
+  bool advance_receiving();
+  void unlist(PipeIn& pipe);
+  bool advance_pulls(PipeIn& pipe, std::uint64_t now, bool* copied);
+  bool has_ended(const PipeIn& pipe);
+  void end_pipes_of_failed();
+  void end_pipes(base::Status status);
+  void end_pipe(PipeIn& pipe, base::Status status);
+  void report_fetches(engine::Findings& findings) const;
+
   void count_end(base::Status status);
   void end(const ReceiveRequest& request, base::Status status);
   void mark(const engine::OperationCounter* counter);
@@ -385,12 +326,11 @@ class Tagged final : public engine::Protocol {
   const bool ordered_;
   const std::uint32_t max_workers_;
   const std::uint64_t window_;
-  const std::uint64_t eager_;      // longest message in one packet
-  const std::uint64_t told_from_;  // receives of so many bytes are to be told when they are posted
-  const bool shows_;               // receives on boards
+  const std::uint64_t eager_;          // longest message in one packet
+  const std::uint64_t at_once_;        // longest message in one packet where others go in parts
+  const std::uint64_t most_in_parts_;  // 0: none goes in parts
+  const bool pipes_;                   // long messages go through pipes
   LazyArray<SendCredit> credits_;
-  LazyArray<CopyCosts> copy_costs_;
-  const bool eager_is_set_;
   LazyArray<Source> sources_;
   Matching matching_;
   std::unique_ptr<Offered[]> offered_;  // by operation; made with the first offer
@@ -400,10 +340,10 @@ class Tagged final : public engine::Protocol {
   Source* owed_ = nullptr;    // sources that credit must be told to, by Source::next
   Fetch* waiting_ = nullptr;  // in order
   Fetch* waiting_last_ = nullptr;
-  Shown* taken_ = nullptr;      // by Shown::next
-  Offered* pushing_ = nullptr;  // by Offered::next
-  std::unique_ptr<Inlet> inlets_;
-  std::unique_ptr<View> views_;
+  PipeOut* sending_ = nullptr;   // those with something to send, by PipeOut::next
+  PipeIn* receiving_ = nullptr;  // those that something is to come from, by PipeIn::next
+  PipeOut* last_out_ = nullptr;  // all of them, by made_before
+  PipeIn* last_in_ = nullptr;
   Kept* claimed_ = nullptr;  // list by earlier, later
   Kept* spare_ = nullptr;    // small blocks for reuse, by later
   std::uint32_t spares_ = 0;

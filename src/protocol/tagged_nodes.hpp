@@ -21,20 +21,21 @@ struct Tagged::Posted : PostedReceive {
   ReceiveRequest request;
   const Tagged* owner;
   Kept* claimed = nullptr;
-  Shown* shown = nullptr;  // it stands on a board
 };
 
 // An unexpected message: this struct, then its payload, in one block of as many bytes as its charge
 // says.
 struct Tagged::Kept : KeptMessage {
-  std::uint64_t length = 0;  // of the message
-  std::uint32_t payload_bytes = 0;
+  std::uint64_t length = 0;         // of the message
+  std::uint64_t payload_bytes = 0;  // that are here
   std::uint32_t sequence = 0;
   bool offer = false;
+  base::Status ended = HEDDLE_DONE;  // else: it will never be whole
 
   std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
   [[nodiscard]] heddle_peer from() const { return {rank_of(source), static_cast<std::uint32_t>(source)}; }
-  wire::TaggedMessage message() { return {tag, length, {payload(), payload_bytes}, sequence, offer}; }
+  wire::TaggedMessage message() { return {tag, length, {payload(), payload_bytes}, sequence, offer, !is_whole()}; }
+  [[nodiscard]] bool is_whole() const { return offer || payload_bytes == length; }
 };
 
 // A long message on its way here.
@@ -47,6 +48,10 @@ struct Tagged::Fetch {
   ReceiveRequest request;
   std::uint64_t bytes = 0;
   base::Status outcome = HEDDLE_DONE;  // TRUNCATED, if all goes well otherwise
+  // If the sender was asked for it (PipeIn): what is between the two is to come.
+  std::uint64_t id = 0;
+  std::uint64_t front = 0;
+  std::uint64_t back = 0;
   Fetch* next = nullptr;
 };
 
@@ -55,91 +60,62 @@ struct Tagged::Source {
   ReceiveCredit credit;
   std::uint64_t expected;  // number of the next message
   Kept* stash;             // arrived before it, by number
-  Inlet* inlet;            // once it has sent a long message
+  PipeIn* pipe;            // once it has sent a long message
   Source* next;            // in owed_
   bool owed;
-  bool no_inlet;  // there was no memory for one
 };
 
-// ---- receives that are shown to their sender (wire/board.hpp) -----------------------------------
+// ---- pipes --------------------------------------------------------------------------------------
 
-// One place of a board, as its owner, the receiver, knows it.
-struct Tagged::Shown {
-  enum class Use : std::uint8_t {
-    unused,
-    shown,  // `posted` is in the matching
-    taken,  // it is copied; `request` is what is left of the receive
-    ended   // the sender may still look at the place
-  };
-  // A get by which this side fetches a part.
-  struct Fetching {
-    Shown* shown = nullptr;
-    wire::BoardPart part;
-    bool claimed = false;
-    bool posted = false;
-  };
-  static constexpr std::uint32_t kAtOnce = 2;  // so that the transport always has something to do
-
-  Use use = Use::unused;
-  bool dead = false;  // the sender has failed
-  std::uint32_t index = 0;
-  std::uint64_t generation = 0;
-  Inlet* inlet = nullptr;
-  Tagged* tagged = nullptr;
-  Posted* posted = nullptr;
-  transport::LocalMemory lent;  // the buffer
-  ReceiveRequest request;
-  wire::Offer offer{};
-  engine::RemoteRegion from;
-  bool imported = false;
-  std::uint64_t total = 0;
-  base::Status outcome = HEDDLE_DONE;  // TRUNCATED, if all goes well otherwise
-  std::array<Fetching, kAtOnce> fetching;
-  Shown* next = nullptr;  // in taken_
-};
-
-// A board of this worker, for one sending worker.
-struct Tagged::Inlet {
-  heddle_peer from{};
-  wire::Board* board = nullptr;
-  wire::BoardName name{};
-  bool told = false;        // the sender knows it
-  std::uint32_t vain = 0;   // receives in a row that were shown for nothing
-  std::uint32_t skip = 0;   // so many receives are not shown
-  std::uint64_t count = 0;  // shown so far
-  std::array<Shown, wire::kBoardPlaces> places;
-  std::unique_ptr<Inlet> next;
-};
-
-// A board of a peer, on which it shows its receives to this worker.
-struct Tagged::View {
-  enum class Alone : std::uint8_t { untried, possible, impossible };
-  heddle_peer to{};
-  wire::Board* board = nullptr;
-  transport::RemoteMemory memory;
-  Alone alone = Alone::untried;  // whether we can write to its memory while it makes no progress
-  std::unique_ptr<View> next;
-};
-
-// A message whose source is lent to its receiver, by the operation's place in the pool.
+// A message on its way to its receiver, by the operation's place in the pool: one that was offered,
+// or one that goes in parts.
 struct Tagged::Offered {
-  engine::LentMemory memory;
-  std::uint64_t tag = 0;  // for reports
-  // If it has taken a place of a board:
-  View* view = nullptr;
-  wire::BoardPlace* place = nullptr;
-  std::uint64_t word = 0;   // of the place
-  std::uint64_t total = 0;  // bytes to be copied
-  std::uint64_t index = 0;  // of the place
-  std::uint64_t since = 0;  // ns
-  std::uint64_t failing_since = 0;
-  bool told = false;   // the receiver knows that it was taken
-  bool began = false;  // we have copied parts
-  bool imported = false;
-  wire::BoardPart left;  // claimed, but the transport did not take it
-  transport::RemoteMemory room;
+  engine::LentMemory memory;  // of an offered one
+  std::uint64_t tag = 0;
+  bool in_parts = false;   // it was not offered
+  bool began = false;      // a part of it has left
+  std::uint64_t pull = 0;  // the receiver's number of the fetch; 0: it has not asked for it
+  // What is left to be sent in parts; null: it stands in no pipe.
+  const std::byte* rest = nullptr;
+  std::uint64_t rest_bytes = 0;
   engine::Operation* operation = nullptr;
-  Offered* next = nullptr;  // in pushing_
+  Offered* next = nullptr;  // in its pipe
+};
+
+// The sending end of a pipe: messages whose parts are to be sent to one worker, in this order.
+struct Tagged::PipeOut {
+  heddle_peer to{};
+  Offered* first = nullptr;
+  Offered* last = nullptr;
+  bool listed = false;
+  PipeOut* next = nullptr;  // in sending_
+  PipeOut* made_before = nullptr;
+};
+
+// The receiving end: the message whose parts come now, and those that were asked for. Parts that
+// belong to neither are of a message that has ended here.
+struct Tagged::PipeIn {
+  heddle_peer from{};
+  // The message that comes in parts without having been offered. Parts go to the memory of
+  // `request`, of which there is room for `room` bytes, or behind what `kept` has; if there is
+  // neither, nobody wants them.
+  std::uint64_t bytes = 0;  // of the message; 0: there is none
+  std::uint64_t arrived = 0;
+  std::uint64_t room = 0;
+  Kept* kept = nullptr;
+  ReceiveRequest request;
+  // The fetch whose parts come.
+  Fetch* pulled = nullptr;
+  // All fetches, in the order of asking.
+  Fetch* first = nullptr;
+  Fetch* last = nullptr;
+  Fetch* told = nullptr;    // the last one that the sender was told of
+  std::uint64_t pulls = 0;  // so many so far
+  std::uint64_t since = 0;  // ns: when something came for them, or the first one was begun
+  bool moved = false;       // something has come since then
+  bool listed = false;
+  PipeIn* next = nullptr;  // in receiving_
+  PipeIn* made_before = nullptr;
 };
 
 inline Tagged::Posted& Tagged::posted_of(heddle_receive* receive) {
@@ -214,6 +190,8 @@ inline base::Status Tagged::deliver(const ReceiveRequest& request, heddle_peer f
   tell(request.receive, from, message.tag, message.bytes);
   if (message.offer) [[unlikely]]
     return fetch(request, from, message);
+  if (message.begins) [[unlikely]]
+    return take_parts(request, from, message);
   if (message.bytes == 8 && request.bytes >= 8) [[likely]] {
     std::memcpy(request.data, message.payload.data(), 8);
     return HEDDLE_DONE;

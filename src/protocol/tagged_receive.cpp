@@ -38,15 +38,22 @@ base::Status Tagged::fetch(const ReceiveRequest& request, heddle_peer from, cons
   fetch->request = request;
   fetch->bytes = bytes;
   fetch->outcome = outcome;
-  // the next one may be for a receive that was posted before
-  open_inlet(from, sources_[pair(from)]);
-  const base::Status status = waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
+  const base::Status status = may_pull(*fetch) ? pull(fetch) : waiting_ == nullptr ? start_fetch(fetch) : HEDDLE_AGAIN;
   if (status == HEDDLE_POSTED) return status;
   if (status != HEDDLE_AGAIN) return end_fetch(fetch, status);
   (waiting_ == nullptr ? waiting_ : waiting_last_->next) = fetch;
   waiting_last_ = fetch;
   core_.want_advance();
   return HEDDLE_POSTED;
+}
+
+// Memory that this process maps is copied at once, and what the transport cannot bring in parts is
+// fetched by a get.
+bool Tagged::may_pull(Fetch& fetch) {
+  if (!pipes_ || !core_.job.transport().direct_to(fetch.from.rank)) return false;
+  const base::Status status = import(fetch.offer, fetch.from, &fetch.remote);
+  fetch.reached = status == HEDDLE_DONE;
+  return fetch.reached ? !fetch.remote.memory.all_direct() : status == HEDDLE_AGAIN;
 }
 
 base::Status Tagged::import(const wire::Offer& offer, heddle_peer from, engine::RemoteRegion* to) {
@@ -99,9 +106,9 @@ bool Tagged::advance(bool* left) {
     moved = true;
   }
   if (waiting_ != nullptr && advance_waiting()) moved = true;
-  if (taken_ != nullptr && advance_all_taken()) moved = true;
-  if (pushing_ != nullptr && advance_pushing()) moved = true;
-  *left = owed_ != nullptr || waiting_ != nullptr || taken_ != nullptr || pushing_ != nullptr;
+  if (sending_ != nullptr && advance_sending()) moved = true;
+  if (receiving_ != nullptr && advance_receiving()) moved = true;
+  *left = owed_ != nullptr || waiting_ != nullptr || sending_ != nullptr || receiving_ != nullptr;
   return moved;
 }
 
@@ -152,17 +159,12 @@ base::Status Tagged::reject_failed(protocol::Source source) {
   if (kept != nullptr) [[unlikely]] {
     return take_kept(posted, kept);
   }
-  if (posted->request.bytes >= told_from_) [[unlikely]]
-    tell_posted(posted);
+  if (tracer_ != nullptr) [[unlikely]]
+    note_receive(*posted);
   return HEDDLE_POSTED;
 }
 
-[[gnu::noinline]] void Tagged::tell_posted(Posted* posted) {
-  if (tracer_ != nullptr) note_receive(*posted);
-  if (posted->request.bytes > eager_) show(posted);
-}
-
-inline void Tagged::note_receive(const Posted& posted) {
+void Tagged::note_receive(const Posted& posted) {
   if (posted.wanted == noted_.wanted && posted.request.bytes == noted_.bytes && noted_.repeat.suffices()) [[likely]] {
     noted_.repeat.note();
   } else {
@@ -203,7 +205,16 @@ base::Status Tagged::receive_from(const heddle_wanted& wanted, void* data, std::
 // The counter is marked.
 base::Status Tagged::deliver_kept(const ReceiveRequest& request, Kept* kept) {
   if (tracer_ != nullptr) note(tap::TraceEvent::matched, kept->from(), kept->tag, kept->length, true);
-  const base::Status status = deliver(request, kept->from(), kept->message());
+  base::Status status = kept->ended;
+  if (status == HEDDLE_DONE) [[likely]] {
+    status = deliver(request, kept->from(), kept->message());
+  } else {
+    tell(request.receive, kept->from(), kept->tag, kept->length);
+    status = base::fail(
+        status, "of the message of %llu bytes only %llu have come: rank %u has failed, or has closed its worker",
+        static_cast<unsigned long long>(kept->length), static_cast<unsigned long long>(kept->payload_bytes),
+        kept->from().rank);
+  }
   free_kept(kept);
   if (status == HEDDLE_POSTED) return status;
   count_end(status);
@@ -241,10 +252,6 @@ base::Status Tagged::cancel(heddle_receive* receive) {
   Posted& posted = posted_of(receive);
   if (posted.owner != this || !posted.stored()) return HEDDLE_DONE;
   matching_.cancel(&posted);
-  if (posted.shown != nullptr && !take_back(*posted.shown)) {
-    begin_taken(*posted.shown);  // its message has come
-    return HEDDLE_DONE;
-  }
   posted.owner = nullptr;
   receive->source = peer_of(posted.wanted.source);
   const engine::Inside inside(core_);  // its completion may not wait

@@ -57,9 +57,8 @@ void Tagged::report(engine::Findings& findings) const {
     const auto& posted = static_cast<const Posted&>(receive);
     const Wanted& wanted = posted.wanted;
     std::string tag = findings.tag_text(wanted.tag, wanted.mask);
-    findings.say("receive of %s from %s, %llu bytes: posted%s; nothing that fits has come", tag.c_str(),
-                 source_text(core_.job, wanted.source).data(), wide(posted.request.bytes),
-                 posted.shown != nullptr ? ", and shown to its sender" : "");
+    findings.say("receive of %s from %s, %llu bytes: posted; nothing that fits has come", tag.c_str(),
+                 source_text(core_.job, wanted.source).data(), wide(posted.request.bytes));
     findings.under_way(awaited_by(wanted.source, std::move(tag), posted.request.bytes));
   });
   if (told > kMostLines) findings.say("and %llu more receives", wide(told - kMostLines));
@@ -76,12 +75,18 @@ void Tagged::report(engine::Findings& findings) const {
 
 // Reports receives whose messages have been sent.
 void Tagged::report_fetches(engine::Findings& findings) const {
-  for (const Shown* shown = taken_; shown != nullptr; shown = shown->next) {
-    const wire::BoardPlace& place = shown->inlet->board->places[shown->index];
-    findings.say("receive of %s from %s: its sender has sent; %llu of %llu bytes are copied, by who makes progress",
-                 findings.tag_text(shown->request.receive->tag).c_str(),
-                 source_text(core_.job, source_of(shown->inlet->from)).data(),
-                 wide(place.finished.load(std::memory_order_relaxed)), wide(shown->total));
+  const auto say_part = [&](const ReceiveRequest& request, heddle_peer from, std::uint64_t here, std::uint64_t all) {
+    findings.say(
+        "receive of %s from %s: its sender has sent; %llu of %llu bytes are here, the others come when the "
+        "sender makes progress",
+        findings.tag_text(request.receive->tag).c_str(), source_text(core_.job, source_of(from)).data(), wide(here),
+        wide(all));
+  };
+  for (const PipeIn* pipe = receiving_; pipe != nullptr; pipe = pipe->next) {
+    if (pipe->request.receive != nullptr) say_part(pipe->request, pipe->from, pipe->arrived, pipe->bytes);
+    for (const Fetch* fetch = pipe->first; fetch != nullptr; fetch = fetch->next) {
+      say_part(fetch->request, pipe->from, fetch->front + fetch->bytes - fetch->back, fetch->bytes);
+    }
   }
   for (const Fetch* fetch = waiting_; fetch != nullptr; fetch = fetch->next) {
     findings.say(

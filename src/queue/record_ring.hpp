@@ -174,6 +174,12 @@ class RecordProducer {
   [[nodiscard]] bool rejected() const { return control_->head.load(std::memory_order_acquire) == kRejectedHead; }
 
   [[nodiscard]] std::uint64_t index() const { return lap_ + place_; }
+  // The consumer will not look again at what lies before this index. Partner: give_back(). 0 where
+  // the head is impossible.
+  [[nodiscard]] std::uint64_t freed() const {
+    const std::uint64_t head = control_->head.load(std::memory_order_acquire);
+    return index() - head > capacity_ ? 0 : head;
+  }
 
   // The number of records of `type` in a ring whose consumer has never freed anything, so that all
   // records are in their first lap. 0: the consumer has freed something.
@@ -294,7 +300,7 @@ class RecordConsumer {
  public:
   RecordConsumer() = default;
   RecordConsumer(RingControl<Atomic>* control, const std::byte* data, std::uint32_t capacity)
-      : control_(control), data_(data), due_(capacity / 8), capacity_(capacity) {}
+      : control_(control), data_(data), due_(capacity / 8), portion_(capacity / 8), capacity_(capacity) {}
 
   // True: there is a record that look() has seen.
   [[nodiscard]] bool knows() const { return index_ != tail_; }
@@ -368,14 +374,17 @@ class RecordConsumer {
   static constexpr std::uint32_t kSoon = 192;
 
   // Takes records of `type` with at most `most_bytes` while they are known to be visible, at most
-  // `most` of them: visit(number, payload, bytes, immediate). Returns how many. look() and take()
-  // say whether there is a next record, and which.
+  // `most` of them, and none behind a portion(): visit(number, payload, bytes, immediate). Returns
+  // how many. look() and take() say whether there is a next record, and which.
   template <class Visit>
   std::size_t take_known(std::uint8_t type, std::uint32_t most_bytes, std::size_t most, Visit&& visit) {
     std::size_t count = 0;
     std::uint64_t known = tail_ - index_;
+    std::uint64_t left = 0;
+    if (known > portion_) [[unlikely]]
+      left = known - portion_;
     std::uint32_t place = place_;
-    while (count < most && known != 0) {
+    while (count < most && known > left) {
       std::uint64_t header = 0;
       std::memcpy(&header, data_ + place, sizeof header);
       const auto bytes = static_cast<std::uint32_t>(header & kMaxRecordBytes);
@@ -394,6 +403,11 @@ class RecordConsumer {
     return count;
   }
 
+  // Who takes this much should release it, so that the producer goes on while it is read.
+  [[nodiscard]] std::uint64_t portion() const { return portion_; }
+  // What was taken since the last release().
+  [[nodiscard]] std::uint64_t taken() const { return index_ - free_; }
+
   // The record that was taken last, before any release(), could not be dealt with: the next take()
   // gives it again.
   void put_back(const Record& record) {
@@ -404,6 +418,7 @@ class RecordConsumer {
   // Whether take() would find something, or would find the ring malformed.
   [[nodiscard]] bool has_more() const { return control_->tail.load(std::memory_order_acquire) != index_; }
 
+  [[nodiscard]] bool rejected() const { return rejected_; }
   // Rejects the ring: takes nothing more. The producer learns this, and finds no room from then on.
   void reject() {
     rejected_ = true;
@@ -415,6 +430,13 @@ class RecordConsumer {
   void release() {
     free_ = index_;
     if (free_ - returned_ >= capacity_ / 4) give_back();
+  }
+  // The same, but the producer waits for more than room in the ring: it learns it at the next look
+  // that finds nothing; `now`: at once.
+  void release_soon(bool now) {
+    free_ = index_;
+    if (now) return give_back();
+    due_ = returned_;
   }
 
  private:
@@ -461,6 +483,7 @@ class RecordConsumer {
   std::uint64_t free_ = 0;      // everything before it was released
   std::uint64_t returned_ = 0;  // the head as last stored
   std::uint64_t due_ = 0;       // when free_ is beyond it, it is time to store it
+  std::uint64_t portion_ = 0;
   bool rejected_ = false;
   std::uint32_t capacity_ = 0;
   std::uint32_t place_ = 0;     // of the next record in data_

@@ -176,6 +176,10 @@ class TransportWorker {
     return false;
   }
 
+  // True: nothing more comes from that worker of a peer: it was closed, and what it had sent before
+  // has been taken; or its messages are refused. False also if that is not known.
+  [[nodiscard]] virtual bool ended(Target target) { return closed(target) && !has_arrivals(); }
+
   // For Transport::wait(), see there. True: the first arrival for this worker from now on rings the
   // transport's bell.
   // False: the worker has something under way that only poll() advances.

@@ -11,8 +11,14 @@
 // Words, which are not numbered:
 //   credit     from receiver to sender: bytes of memory that all messages which were received or
 //              dropped so far had taken
-//   board      from receiver to sender, once: where it shows its receives (board.hpp)
-//   taken      from sender to receiver: it has taken this place of the board
+//   pull       from receiver to sender of an offer: the data is to come through the pipe
+//
+// A pipe brings messages in parts, one message after the other; other messages may come between
+// the parts of one.
+//   piped      a message: its tag, its length, and the first of its bytes, but not all of them. It
+//              counts where it stands in the order of messages
+//   pulled     the data of an offered message begins
+//   part       the next bytes of the message that has begun last
 #pragma once
 
 #include <array>
@@ -31,7 +37,7 @@ inline constexpr std::uint32_t kOfferBit = 1U << 28;
 inline constexpr std::uint32_t kWordBit = 1U << 27;
 inline constexpr std::uint32_t kSequenceMask = kWordBit - 1;
 
-enum class Word : std::uint32_t { credit = 0, board = 1, taken = 2 };
+enum class Word : std::uint32_t { credit = 0, pull = 1, piped = 2, pulled = 3, part = 4 };
 
 constexpr std::uint32_t encode_word(Word word) {
   return immediate_of(Kind::tagged) | kWordBit | static_cast<std::uint32_t>(word);
@@ -70,6 +76,7 @@ struct TaggedMessage {
   std::span<const std::byte> payload;  // the data, or the whole Offer
   std::uint32_t sequence;
   bool offer;
+  bool begins = false;  // the rest of the data comes in parts
 };
 
 // Empty: not well formed, or a word.
@@ -91,24 +98,43 @@ inline std::optional<TaggedMessage> decode_tagged(std::uint32_t immediate, std::
   return message;
 }
 
+// What precedes the data in Word::piped.
+struct PipedHeader {
+  std::uint64_t tag;
+  std::uint64_t bytes;
+};
+static_assert(sizeof(PipedHeader) == 16);
+
+// Of Word::piped.
+inline std::optional<TaggedMessage> decode_piped(std::span<const std::byte> packet) {
+  PipedHeader head;
+  if (packet.size() <= sizeof head) return std::nullopt;
+  std::memcpy(&head, packet.data(), sizeof head);
+  const std::span<const std::byte> data = packet.subspan(sizeof head);
+  if (data.size() >= head.bytes) return std::nullopt;
+  return TaggedMessage{head.tag, head.bytes, data, 0, false, true};
+}
+
+// Word::pull.
+struct Pull {
+  std::uint64_t token;  // of the offer
+  std::uint64_t id;     // the receiver's number for it; not 0
+  std::uint64_t bytes;  // that it wants
+};
+static_assert(sizeof(Pull) == 24);
+
+// What precedes the data in Word::pulled.
+struct Pulled {
+  std::uint64_t id;
+};
+static_assert(sizeof(Pulled) == 8);
+
 inline std::optional<std::uint64_t> decode_credit(std::span<const std::byte> packet) {
   std::uint64_t freed = 0;
   if (packet.size() != sizeof freed) return std::nullopt;
   std::memcpy(&freed, packet.data(), sizeof freed);
   return freed;
 }
-
-struct BoardName {
-  std::uint64_t region;  // the receiver's number for it
-  std::uint8_t key[kOfferKeyBytes];
-};
-static_assert(sizeof(BoardName) == 56);
-
-struct TakenPlace {
-  std::uint64_t place;
-  std::uint64_t word;  // that it has now
-};
-static_assert(sizeof(TakenPlace) == 16);
 
 // The body of a word other than credit; the reader has to check whether it names anything.
 template <class Body>

@@ -89,15 +89,26 @@ struct LongMessageStart {
   }
 };
 
-// A tagged message that is offered to its receiver. Credit and offer are reserved.
+// A tagged message that is offered to its receiver, or goes in parts. Credit and offer, or its
+// room, are reserved.
 struct OfferStart {
   protocol::SendRequest request;
   engine::CallersCompletion completion;
 
-  base::Status start(Worker& worker) const { return worker.tagged().offer(request, completion); }
+  base::Status start(Worker& worker) const {
+    return request.in_parts ? worker.tagged().send_parts(request, completion)
+                            : worker.tagged().offer(request, completion);
+  }
   void ended(Worker& worker, base::Status status) const {
-    if (status < HEDDLE_DONE) worker.tagged().give_offer_back<true>(request.target);
+    if (status < HEDDLE_DONE) give_back(worker);
     worker.core().operations.end_queued(status, completion, request.target.rank);
+  }
+  void give_back(Worker& worker) const {
+    if (request.in_parts) {
+      worker.tagged().give_back<true>(request.target, request.bytes);
+    } else {
+      worker.tagged().give_offer_back<true>(request.target);
+    }
   }
 };
 

@@ -45,6 +45,7 @@ class OneThreadWorker final : public transport::ForwardingWorker {
     thread_.call([this, rank] { inner_->peer_failed(rank); });
   }
   [[nodiscard]] bool closed(Target target) override { return here() && inner_->closed(target); }
+  [[nodiscard]] bool ended(Target target) override { return here() && inner_->ended(target); }
   [[nodiscard]] bool arm() override { return here() && inner_->arm(); }
   [[nodiscard]] bool has_arrivals() override { return !here() || inner_->has_arrivals(); }
   [[nodiscard]] bool has_untaken() override { return here() && inner_->has_untaken(); }

@@ -122,7 +122,7 @@ TEST_P(TaggedFailure, ProbesAndClaimsOfTheDeadSaySo) {
 
 // The receiver makes so many steps, then it is dead: the sender hears of it, once.
 TEST_P(TaggedFailure, ALongMessageWhoseReceiverDiesInAnyStageEnds) {
-  const std::vector<std::byte> source(100'000, std::byte{7});
+  const std::vector<std::byte> source(1'000'000, std::byte{7});
   bool arrived = false;
   for (int steps = 0; steps < 40 && !arrived; ++steps) {
     std::vector<std::byte> room(source.size());
@@ -157,7 +157,7 @@ TEST_P(TaggedFailure, ALongMessageWhoseReceiverDiesInAnyStageEnds) {
 }
 
 TEST_P(TaggedFailure, ALongMessageWhoseSenderDiesInAnyStageEnds) {
-  const std::vector<std::byte> source(100'000, std::byte{7});
+  const std::vector<std::byte> source(1'000'000, std::byte{7});
   bool arrived = false;
   for (int steps = 0; steps < 40 && !arrived; ++steps) {
     std::vector<std::byte> room(source.size());
@@ -200,7 +200,7 @@ TEST_P(TaggedFailure, ALongMessageWhoseSenderDiesInAnyStageEnds) {
 TEST_P(TaggedFailure, ClosingAWorkerEndsItsReceivesAndTellsItsSenders) {
   Ranks ranks(GetParam().transport);
   std::uint64_t value = 1;
-  std::vector<std::byte> large(100'000);
+  std::vector<std::byte> large(1'000'000);
   std::array<heddle_receive, 2> receives{};
   Outcome outcome;
   Outcome offered;

@@ -86,6 +86,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(message->sequence <= heddle::wire::kSequenceMask, "number of a tagged message");
       }
       static_cast<void>(heddle::wire::decode_credit(packet));
+      if (const auto message = heddle::wire::decode_piped(packet)) {
+        require(inside(message->payload, packet), "the first part leaves the packet");
+        require(message->payload.size() < message->bytes && message->begins, "length of a message in parts");
+      }
       break;
     }
     case 5:

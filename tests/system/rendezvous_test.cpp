@@ -26,10 +26,13 @@ std::vector<Case> cases() {
   struct Path {
     const char* name;
     std::vector<const char*> variables;
-    bool pushes;  // the sender can copy
+    bool fetches;  // the receiver can copy alone
   };
   const std::vector<Path> paths = {
-      {"shown", {}, true}, {"bounce", {"HEDDLE_SHM_CMA=0"}, false}, {"offered", {"HEDDLE_TAG_READY=0"}, false}};
+      {"offered", {}, true},
+      {"cells", {"HEDDLE_SHM_CMA=0"}, false},
+      {"parts", {"HEDDLE_TAG_CREDIT_BYTES=64M", "HEDDLE_TAG_EAGER_BYTES=32M"}, false},
+  };
   std::vector<Case> all;
   for (const Path& path : paths) {
     for (const char* victim : {"sender", "receiver"}) {
@@ -38,16 +41,14 @@ std::vector<Case> cases() {
         all.push_back({victim, stage, steps, path.name, path.variables, may, must});
       };
       add("shown", 0);
-      add("taken", 0);
+      add("sent", 0);
       for (const int steps : {1, 2, 5}) add("fetched", steps);
       for (const int steps : {1, 10, 60}) {
-        if (path.pushes) add("pushed", steps);
+        add("pushed", steps);
         add("both", steps, true);
       }
-      // A receiver that has everything may die before its sender is told. Through the bounce pool
-      // neither comes so far alone.
-      const bool alone = sender ? path.pushes : std::string_view(path.name) != "bounce";
-      if (alone) add("done", 0, true, sender);
+      // A receiver that has everything may die before its sender is told.
+      if (path.fetches && !sender) add("done", 0, true);
     }
   }
   return all;

@@ -16,6 +16,7 @@ class ForwardingWorker : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override { return inner_->poll(completions); }
   void peer_failed(std::uint32_t rank) override { inner_->peer_failed(rank); }
   [[nodiscard]] bool closed(Target target) override { return inner_->closed(target); }
+  [[nodiscard]] bool ended(Target target) override { return inner_->ended(target); }
   [[nodiscard]] bool arm() override { return inner_->arm(); }
   [[nodiscard]] bool armed() const override { return inner_->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_->has_arrivals(); }

@@ -102,6 +102,7 @@ class Port final : public TransportWorker {
     warm_up();
   }
   [[nodiscard]] bool closed(Target target) override { return of(target.rank).closed(target); }
+  [[nodiscard]] bool ended(Target target) override { return of(target.rank).ended(target); }
   [[nodiscard]] bool arm() override;
   [[nodiscard]] bool armed() const override { return inner_[0]->armed() && inner_[1]->armed(); }
   [[nodiscard]] bool has_arrivals() override { return inner_[0]->has_arrivals() || inner_[1]->has_arrivals(); }

@@ -135,6 +135,11 @@ inline constexpr std::uint8_t kPutType = 3;       // TransferRequest
 inline constexpr std::uint8_t kGetType = 4;       // TransferRequest
 inline constexpr std::uint8_t kSmallPutType = 5;  // SmallRequest, then the data
 inline constexpr std::uint8_t kSmallGetType = 6;  // SmallRequest
+inline constexpr std::uint8_t kCellType = 7;      // CellRecord: a message
+
+// The outcome of a record that is no message by itself. no_memory: nothing has happened; look at it
+// again later.
+enum class Served : std::uint8_t { done, malformed, no_memory };
 
 // A ring to a peer's worker.
 struct OutgoingRing {
@@ -143,10 +148,21 @@ struct OutgoingRing {
   PeerProcess* peer = nullptr;
   std::uint32_t worker = 0;
   WorkerEntry* entry = nullptr;  // the target's
+  // The cells of its records that are not known as freed (cells.hpp), a queue; made with the first.
+  struct LentCell {
+    std::uint64_t end = 0;  // the ring's index behind its record
+    std::uint32_t cell = 0;
+  };
+  std::unique_ptr<LentCell[]> cells;
+  std::uint32_t first_cell = 0;
+  std::uint32_t cell_count = 0;
 
   void publish() {
     ring.publish();
     bell.published();
+  }
+  [[nodiscard]] bool is_closed() const {
+    return static_cast<WorkerState>(entry->state.load(std::memory_order_acquire)) == WorkerState::closed;
   }
 };
 
@@ -155,9 +171,12 @@ struct IncomingRing {
   queue::RecordConsumer<> ring;
   PeerProcess* peer = nullptr;
   std::uint32_t worker = 0;
-  bool lent = false;         // the next poll releases records of it
-  std::uint32_t stream = 0;  // records taken lately, less the polls that found none
-  std::uint32_t rest = 0;    // number of polls that skip it
+  const std::byte* cells = nullptr;  // of that worker, as mapped here; null: not yet
+  std::uint32_t cell_bytes = 0;      // taken from cells since they were last given back at once
+  bool took_cells = false;           // among what is lent
+  bool lent = false;                 // the next poll releases records of it
+  std::uint32_t stream = 0;          // records taken lately, less the polls that found none
+  std::uint32_t rest = 0;            // number of polls that skip it
   // A record that was taken from its copy; lent as records are.
   alignas(8) std::byte copy[queue::RecordConsumer<>::kCopyBytes];
 

@@ -139,7 +139,7 @@ class Attention {
 //
 // Other processes write here, too, so every reader must treat what it reads as hostile.
 
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 inline constexpr std::uint64_t kMaxBounceChunks = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxBounceChunkBytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t kLine = base::kCacheLine;
@@ -179,6 +179,9 @@ struct WorkerEntry {
   // the memory order). Every sender reads it after every message, so its line holds nothing else
   // that changes often.
   std::atomic<std::uint32_t> armed{0};
+  // Where the worker's cells lie in its segment (cells.hpp); 0: it has none yet. Release by the
+  // owner; acquire by receivers.
+  alignas(kLine) std::atomic<std::uint64_t> cells_at{0};
 };
 
 // A ring that this process sends through. Written once, before `ring_count` counts it.

@@ -27,7 +27,8 @@ Port::Port(Device& device, std::uint32_t index)
       unmet_told_(device.size()),
       cursors_(device.size()),
       backlog_(kBacklog, 2 * Transfers::kMost + kSmallSlots),
-      transfers_(device, index, backlog_) {
+      transfers_(device, index, backlog_),
+      cells_(device, index) {
   entry_.attention.ignore();
   entry_.state.store(static_cast<std::uint32_t>(WorkerState::open), std::memory_order_release);
 }
@@ -91,6 +92,11 @@ inline OutgoingRing* Port::outgoing(std::uint32_t rank, std::uint32_t worker, ba
   base::copy_short(to + sizeof(std::uint64_t), message.local, message.bytes);
 }
 
+[[gnu::always_inline]] inline bool goes_in_cell(const Command& message) {
+  const std::uint64_t bytes = message.packet_bytes();
+  return bytes >= kLeastInCell && bytes <= kCellBytes;
+}
+
 // The ring to which an inlined message goes. Null: the command is something else, or its target is
 // not connected.
 [[gnu::always_inline]] inline OutgoingRing* Port::ring_of(const Command& message) const {
@@ -131,7 +137,7 @@ std::size_t Port::post(std::span<Command> batch) {
                      message.worker < max_workers_ && message.bytes <= max_message_ &&
                      message.packet_bytes() <= max_message_;
   OutgoingRing* to = known ? outgoing_[std::size_t{message.rank} * max_workers_ + message.worker] : nullptr;
-  if (to == nullptr) [[unlikely]]
+  if (to == nullptr || goes_in_cell(message)) [[unlikely]]
     return post_all({&message, 1});
   const auto bytes = static_cast<std::uint32_t>(message.packet_bytes());
   queue::RecordProducer<>::Row row(to->ring);
@@ -229,6 +235,16 @@ inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
   }
   if (begun != to && begun != nullptr) begun->publish();
   begun = to;  // also if the ring is full: the messages begun in it before must become visible
+  if (goes_in_cell(command)) {
+    const bool begun_there = cells_.begin(*to, command);
+    // A peer that has cells to read has no need of the ring, which short messages need.
+    if (!begun_there && to->cell_count != 0) return full_ring(command, *to);
+    if (begun_there) {
+      command.done = true;
+      command.source_free = true;
+      return true;
+    }
+  }
   std::byte* room = to->ring.begin(kMessageType, command.immediate, static_cast<std::uint32_t>(command.packet_bytes()));
   if (room == nullptr) [[unlikely]]
     return full_ring(command, *to);
@@ -241,8 +257,7 @@ inline bool Port::post_message(Command& command, OutgoingRing*& begun) {
 // Drops messages to a worker that was closed or has rejected the ring, since it will never make
 // room again.
 [[gnu::cold]] bool Port::full_ring(Command& command, const OutgoingRing& to) {
-  const auto state = static_cast<WorkerState>(to.peer->control.worker(to.worker).state.load(std::memory_order_acquire));
-  if (state != WorkerState::closed && !to.ring.rejected()) return false;
+  if (!to.is_closed() && !to.ring.rejected()) return false;
   command.done = true;
   command.source_free = true;
   return true;
@@ -268,10 +283,20 @@ bool Port::post_transfer(Command& command) {
 
 bool Port::closed(Target target) {
   const OutgoingRing* to = outgoing_[std::size_t{target.rank} * max_workers_ + target.worker];
-  if (to == nullptr) return false;
-  const auto state =
-      static_cast<WorkerState>(to->peer->control.worker(to->worker).state.load(std::memory_order_acquire));
-  return state == WorkerState::closed || to->ring.rejected();
+  return to != nullptr && (to->is_closed() || to->ring.rejected());
+}
+
+// It may have sent without ever having been sent anything. What it announced before it closed is
+// found when its state is.
+bool Port::ended(Target target) {
+  for (const auto& from : owned_incoming_) {
+    if (from->peer->rank != target.rank || from->worker != target.worker) continue;
+    if (from->ring.rejected()) return true;
+    const auto& state = from->peer->control.worker(target.worker).state;
+    return static_cast<WorkerState>(state.load(std::memory_order_acquire)) == WorkerState::closed &&
+           !from->ring.has_more();
+  }
+  return false;
 }
 
 std::size_t Port::unopened(std::span<Unopened> found) {
@@ -279,7 +304,7 @@ std::size_t Port::unopened(std::span<Unopened> found) {
   for (const auto& to : owned_outgoing_) {
     const auto state = static_cast<WorkerState>(to->entry->state.load(std::memory_order_acquire));
     if (state != WorkerState::unopened || failed_[to->peer->rank] != 0) continue;
-    const std::uint64_t messages = to->ring.count_untouched(kMessageType);
+    const std::uint64_t messages = to->ring.count_untouched(kMessageType) + to->ring.count_untouched(kCellType);
     if (messages == 0) continue;
     if (count == found.size()) break;
     found[count++] = {{to->peer->rank, to->worker}, messages};
@@ -291,6 +316,10 @@ void Port::peer_failed(std::uint32_t rank) {
   if (rank >= device_.size()) return;
   failed_[rank] = 1;
   any_failed_ = true;
+  for (std::uint32_t worker = 0; worker < max_workers_; ++worker) {
+    OutgoingRing* const to = outgoing_[std::size_t{rank} * max_workers_ + worker];
+    if (to != nullptr) cells_.note_failed(*to);
+  }
   std::fill_n(outgoing_.begin() + std::size_t{rank} * max_workers_, max_workers_, nullptr);
   if (!transfers_.idle()) transfers_.peer_failed(rank);
 }

@@ -12,6 +12,7 @@
 
 #include "queue/record_ring.hpp"
 #include "transport/common/rejections.hpp"
+#include "transport/shm/cells.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/transfer.hpp"
 #include "transport/transport.hpp"
@@ -29,6 +30,7 @@ class Port final : public TransportWorker {
   [[nodiscard]] std::size_t poll(std::span<Completion> completions) override;
   void peer_failed(std::uint32_t rank) override;
   [[nodiscard]] bool closed(Target target) override;
+  [[nodiscard]] bool ended(Target target) override;
   [[nodiscard]] bool arm() override;
   [[nodiscard]] bool armed() const override {
     return (entry_.armed.load(std::memory_order_relaxed) & queue::kArmed) != 0;
@@ -43,12 +45,13 @@ class Port final : public TransportWorker {
   static constexpr std::size_t kHot = 8;
   static constexpr std::size_t kColdPortion = 8;
   static constexpr std::size_t kBacklog = 1024;
-  // The most work for peers in one poll, per ring: small puts and gets, or chunks of so many bytes.
+  // The most work for peers in one poll, per ring: small puts and gets, or chunks and cells of so
+  // many bytes.
   static constexpr std::size_t kServed = 32;
   static constexpr std::uint64_t kServedBytes = std::uint64_t{64} << 10;
-  static std::size_t chunk_weight(const PeerProcess& peer) {
-    return std::max<std::uint64_t>(1, peer.agreement.bounce_chunk_bytes * kServed / kServedBytes);
-  }
+  static std::size_t weight(std::uint64_t bytes) { return std::max<std::uint64_t>(1, bytes * kServed / kServedBytes); }
+  // The receiver gives cells back at once when it has read so much of them.
+  static constexpr std::uint64_t kCellPortion = std::uint64_t{64} << 10;
 
   static std::size_t pull_bell(OutgoingRing& to);
   std::size_t post_all(std::span<Command> batch);
@@ -78,6 +81,8 @@ class Port final : public TransportWorker {
   std::size_t poll_all(std::span<Completion> completions);
   std::size_t drain(std::size_t position, std::span<Completion> out);
   std::size_t drain_cold(std::span<Completion> out);
+  Served look_in_cell(IncomingRing& from, const queue::Record& record, Completion* out);
+  Served serve(IncomingRing& from, const queue::Record& record, std::size_t* served);
   void drop(std::size_t position);
   void note_only() { only_ = incoming_.size() == 1 ? incoming_.front() : nullptr; }
   void malformed(std::uint32_t rank, const char* what);
@@ -113,6 +118,7 @@ class Port final : public TransportWorker {
   // follow without a poll are published without: their target is still busy with the first one.
   bool polled_ = true;
   Transfers transfers_;
+  Cells cells_;
 };
 
 }  // namespace heddle::transport::shm

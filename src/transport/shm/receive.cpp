@@ -127,10 +127,40 @@ bool Port::has_arrivals() {
 
 void Port::release_lent() {
   for (IncomingRing* from : lent_) {
-    from->ring.release();
+    if (!from->took_cells) {
+      from->ring.release();
+    } else {
+      from->took_cells = false;
+      const bool now = from->cell_bytes >= kCellPortion;
+      from->ring.release_soon(now);
+      if (now) from->cell_bytes = 0;
+    }
     from->lent = false;
   }
   lent_.clear();
+}
+
+// A message that lies in a cell of its sender.
+Served Port::look_in_cell(IncomingRing& from, const queue::Record& record, Completion* out) {
+  *out = {Event::message, HEDDLE_DONE, 0, nullptr, 0, record.immediate, from.peer->rank, from.worker};
+  const Served outcome = locate(device_.layout(), from, record, &out->data, &out->bytes);
+  if (outcome != Served::done) return outcome;
+  from.took_cells = true;
+  from.cell_bytes += out->bytes;
+  return outcome;
+}
+
+// A request of the peer. If the peer is known to have died, its requests do not touch memory any
+// more: the program may have given the memory another use. `*served` is raised by the work that it
+// was.
+Served Port::serve(IncomingRing& from, const queue::Record& record, std::size_t* served) {
+  const bool small = record.type == kSmallPutType || record.type == kSmallGetType;
+  if (!small && record.type != kPutType && record.type != kGetType) return Served::malformed;
+  const Served outcome = device_.failed(from.peer->rank) ? Served::done
+                         : small                         ? transfers_.serve_small(*from.peer, from.worker, record)
+                                                         : transfers_.serve(*from.peer, record);
+  if (outcome == Served::done) *served += small ? 1 : weight(from.peer->agreement.bounce_chunk_bytes);
+  return outcome;
 }
 
 std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
@@ -163,28 +193,24 @@ std::size_t Port::drain(std::size_t position, std::span<Completion> out) {
       taken = queue::Take::none;
       break;
     }
-    // Not a message, the end of the ring, or nothing more.
+    if (n + served != 0 && from.ring.taken() >= from.ring.portion()) break;
+    // Not a message in the ring, the end of the ring, or nothing more.
     taken = from.ring.take(&record);
     if (taken != queue::Take::record) break;
-    if (record.type != kMessageType || record.bytes > max_message_) [[unlikely]] {
-      const bool small = record.type == kSmallPutType || record.type == kSmallGetType;
-      const bool transfer = record.type == kPutType || record.type == kGetType;
-      // If the peer is known to have died, its requests do not touch memory any more: the program
-      // may have given the memory another use.
-      const auto outcome = device_.failed(rank) ? Served::done
-                           : small              ? transfers_.serve_small(*from.peer, number, record)
-                           : transfer           ? transfers_.serve(*from.peer, record)
-                                                : Served::malformed;
-      if (outcome == Served::done) {
-        served += small ? 1 : chunk_weight(*from.peer);
-        continue;
-      }
-      // the next poll takes it again
-      if (outcome == Served::no_memory) from.ring.put_back(record);
-      taken = outcome == Served::no_memory ? queue::Take::none : queue::Take::malformed;
-      break;
+    if (record.type == kMessageType && record.bytes <= max_message_) {
+      arrived(out[n++], record.data, record.bytes, record.immediate);
+      continue;
     }
-    arrived(out[n++], record.data, record.bytes, record.immediate);
+    const bool in_cell = record.type == kCellType;
+    const Served outcome = in_cell ? look_in_cell(from, record, &out[n]) : serve(from, record, &served);
+    if (outcome == Served::done) {
+      if (in_cell) served += weight(out[n++].bytes);
+      continue;
+    }
+    // the next poll takes it again
+    if (outcome == Served::no_memory) from.ring.put_back(record);
+    taken = outcome == Served::no_memory ? queue::Take::none : queue::Take::malformed;
+    break;
   }
   if (served != 0) [[unlikely]]
     moved_ = true;

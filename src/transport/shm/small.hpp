@@ -15,10 +15,6 @@
 
 namespace heddle::transport::shm {
 
-// The outcome of a record that asks for a transfer. no_memory: nothing has happened; serve it again
-// later.
-enum class Served : std::uint8_t { done, malformed, no_memory };
-
 // The request that an initiator writes into the ring; a put's data follows.
 struct SmallRequest {
   std::uint64_t region = 0;

@@ -20,8 +20,8 @@ Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
       min_bounce_(device.environment().config.number(base::Var::shm_bounce_min_bytes)),
       patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
-      ways_(device.size()),
-      windows_(device.size()) {
+      absences_(device.size()),
+      came_(device.size()) {
   for (std::uint32_t i = 0; i < kMost; ++i) idle_.push_back(i);
   active_.reserve(kMost);
 }
@@ -30,37 +30,55 @@ Transfers::~Transfers() {
   for (const std::uint32_t index : active_) reclaim(transfers_[index]);
 }
 
-// A target that does not poll is left to the kernel at once.
-Way Transfers::way_of(const Command& command, const OutgoingRing& to) {
-  if (!cma_works(device_, *to.peer, command.remote->handle[0])) return Way::bounce;
-  if (!pool_.enabled() || command.bytes < min_bounce_ || !to.entry->attention.polls()) return Way::kernel;
-  return ways_.choose(to.peer->rank, command.bytes);
+// ---- targets that were not there ----------------------------------------------------------------
+
+bool Absences::skips(std::uint32_t rank, std::uint64_t bytes) {
+  Target& target = peers_[rank];
+  if (target.skip == 0) return false;
+  if (target.avoids && bytes <= kShortTransfer && ++target.parts < kShortAsOne) return true;
+  target.parts = 0;
+  --target.skip;
+  return true;
 }
 
-// True: a transfer to the peer is a trial that is to show how long bounce space takes. If the
-// kernel copied others meanwhile, this thread, and perhaps the target, would not look at the trial,
-// and it would show nothing.
-bool Transfers::tries(const PeerProcess& peer) const {
-  return std::ranges::any_of(active_, [&](std::uint32_t index) {
-    return transfers_[index].to->peer == &peer && transfers_[index].trial && !transfers_[index].by_cma;
-  });
+void Absences::note_answered(std::uint32_t rank) {
+  Target& target = peers_[rank];
+  target.skipped = 0;
+  if (target.avoided == 0 || ++target.calm < kCalm) return;
+  target.calm = 0;
+  target.avoided /= 2;
+}
+
+void Absences::note_unanswered(std::uint32_t rank) {
+  Target& target = peers_[rank];
+  target.skipped = static_cast<std::uint16_t>(std::clamp(2U * target.skipped, kLeastSkips, kMostSkips));
+  if (target.skip >= target.skipped) return;
+  target.skip = target.skipped;
+  target.avoids = false;
+}
+
+void Absences::note_stalled(std::uint32_t rank) {
+  Target& target = peers_[rank];
+  target.calm = 0;
+  target.avoided = static_cast<std::uint16_t>(std::clamp(2U * target.avoided, kLeastAvoided, kMostAvoided));
+  target.skip = std::max(target.skip, target.avoided);
+  target.avoids = true;
+}
+
+// ---- the initiator: beginning and ending --------------------------------------------------------
+
+bool Transfers::goes_by_kernel(const Command& command, const OutgoingRing& to) {
+  if (!cma_works(device_, *to.peer, command.remote->handle[0])) return false;
+  return !pool_.enabled() || command.bytes < min_bounce_ || !to.entry->attention.polls() ||
+         absences_.skips(to.peer->rank, command.bytes);
 }
 
 // How long to wait for a target that is only late because something has interrupted it: a tenth of
-// the time that the kernel takes for the whole transfer.
-std::uint64_t Transfers::patience(std::uint32_t rank, std::uint64_t bytes) const {
-  if (bytes <= Ways::kShort) return std::min(patience_ns_, kShortPatienceNs);
-  return std::max(patience_ns_, ways_.kernel_ns(rank, bytes) / 10);
-}
-
-// By the kernel, as a whole.
-base::Status Transfers::copy_timed(const Command& command, PeerProcess& peer, Direction direction) {
-  const std::uint64_t address = command.remote->handle[0] + command.offset;
-  if (command.bytes < min_bounce_) return cma_copy(peer, direction, command.local, address, command.bytes);
-  const std::uint64_t before = look_at_clock();
-  const base::Status status = cma_copy(peer, direction, command.local, address, command.bytes);
-  if (status == HEDDLE_DONE) ways_.kernel_took(peer.rank, command.bytes, look_at_clock() - before);
-  return status;
+// the time that the kernel takes for the whole transfer on common machines.
+std::uint64_t Transfers::patience(std::uint64_t bytes) const {
+  if (bytes <= kShortTransfer) return std::min(patience_ns_, kShortPatienceNs);
+  const std::uint64_t kernel_ns = 2300 + bytes * 9 / 100;
+  return std::max(patience_ns_, kernel_ns / 10);
 }
 
 bool Transfers::start(Command& command, OutgoingRing& to) {
@@ -71,15 +89,13 @@ bool Transfers::start(Command& command, OutgoingRing& to) {
     return true;
   }
   PeerProcess& peer = *to.peer;
-  if (command.bytes > Ways::kShort && tries(peer)) return false;
   const Direction direction = command.opcode == Opcode::put ? Direction::put : Direction::get;
   const std::uint64_t address = command.remote->handle[0];
-  const Way way = way_of(command, to);
-  const bool by_cma = way == Way::kernel;
+  const bool by_cma = goes_by_kernel(command, to);
   if (idle_.empty() && (!by_cma || command.bytes > kCmaStep)) return false;
   base::Status status = HEDDLE_DONE;
   if (by_cma && command.bytes <= kCmaStep) {
-    status = copy_timed(command, peer, direction);
+    status = cma_copy(peer, direction, command.local, address + command.offset, command.bytes);
     command.done = status == HEDDLE_DONE;
   } else if (!by_cma && !pool_.enabled()) {
     status = base::fail(HEDDLE_ERR_UNSUPPORTED,
@@ -96,8 +112,6 @@ bool Transfers::start(Command& command, OutgoingRing& to) {
   }
   const std::uint64_t began = look_at_clock();
   note_gap(began);
-  const auto shares = [&](std::uint32_t other) { return transfers_[other].to->peer == to.peer; };
-  if (std::none_of(active_.begin(), active_.end(), shares)) windows_[peer.rank] = {began, 0, 0};
   const std::uint32_t index = idle_.back();
   idle_.pop_back();
   active_.push_back(index);
@@ -110,9 +124,8 @@ bool Transfers::start(Command& command, OutgoingRing& to) {
   transfer.offset = command.offset;
   transfer.bytes = command.bytes;
   transfer.next = 0;
-  transfer.began = began;
   transfer.last_progress = began;
-  transfer.patience_ns = patience(peer.rank, command.bytes);
+  transfer.patience_ns = patience(command.bytes);
   transfer.direction = direction;
   transfer.status = HEDDLE_DONE;
   transfer.owes_source_free = false;
@@ -120,16 +133,7 @@ bool Transfers::start(Command& command, OutgoingRing& to) {
   transfer.by_cma = by_cma;
   transfer.starved = false;
   transfer.stalled = false;
-  transfer.away = false;
   transfer.cold = false;
-  transfer.trial = way == Way::trial && command.bytes > Ways::kShort;
-  transfer.probe = Probe::none;
-  if (!by_cma && peer.cma.load(std::memory_order_relaxed) == Cma::allowed) {
-    if (way == Way::trial) transfer.probe = Probe::alone;
-    if (way == Way::bounce && ways_.unknown(peer.rank, command.bytes)) transfer.probe = Probe::first;
-  }
-  transfer.unproven = transfer.probe != Probe::none;
-  transfer.portion = 0;
   transfer.first = 0;
   transfer.out = 0;
   note_under_way();
@@ -182,18 +186,15 @@ bool Transfers::advance() {
 // there will be one.
 void Transfers::stand_no_longer(Transfer& transfer) {
   if (!transfer.starved) return abandon(transfer);
-  const std::uint64_t came = windows_[transfer.to->peer->rank].came;
+  const std::uint64_t came = came_[transfer.to->peer->rank];
   if (time_ - came > transfer.patience_ns) return fall_back_to_cma(transfer);
   transfer.last_progress = came;
 }
 
-// Transfers that were under way while this thread was somewhere else give no measurement.
+// While this thread was somewhere else its targets may have done their part.
 void Transfers::note_gap(std::uint64_t now_ns) {
   if (active_.empty() || now_ns - last_advance_ <= kAwayNs) return;
-  for (const std::uint32_t index : active_) {
-    transfers_[index].away = true;
-    transfers_[index].looks = now_ns;
-  }
+  for (const std::uint32_t index : active_) transfers_[index].looks = now_ns;
 }
 
 void Transfers::retire(std::size_t position) {
@@ -203,40 +204,13 @@ void Transfers::retire(std::size_t position) {
   backlog_.put(transfer.token, transfer.status);
   const std::uint32_t rank = transfer.to->peer->rank;
   if (transfer.stalled) {
-    ways_.stalled(rank);
+    absences_.note_stalled(rank);
   } else if (!transfer.by_cma && transfer.status == HEDDLE_DONE) {
-    measure(transfer);
+    absences_.note_answered(rank);
   }
   active_[position] = active_.back();
   active_.pop_back();
   idle_.push_back(index);
-}
-
-// Measures the bytes that came back through bounce space since the last time. If the transfer was
-// measured before, a short rest of it tells nothing.
-void Transfers::measure(Transfer& transfer) {
-  const std::uint32_t rank = transfer.to->peer->rank;
-  const std::uint64_t bytes = std::exchange(transfer.portion, 0);
-  Window& window = windows_[rank];
-  if (!transfer.away && !transfer.cold && window.bytes != 0 && (bytes == transfer.bytes || bytes > kTrialBytes / 2)) {
-    // Transfers to one peer that are under way together share the time, by the bytes that came
-    // meanwhile.
-    const double share = static_cast<double>(bytes) / static_cast<double>(window.bytes);
-    ways_.bounce_took(rank, bytes, static_cast<std::uint64_t>(share * static_cast<double>(time_ - window.began)));
-  }
-  window.began = time_;
-  window.bytes = 0;
-}
-
-// Another kTrialBytes of a long transfer have come back. Bounce space gets the rest only if its
-// speed is known and it is not slower than the kernel.
-void Transfers::judge(Transfer& transfer) {
-  const std::uint32_t rank = transfer.to->peer->rank;
-  measure(transfer);
-  transfer.away = transfer.cold = false;
-  const bool bounce = !ways_.unknown(rank, transfer.bytes) && !ways_.prefers_kernel(rank, transfer.bytes);
-  if (!bounce && cma_works(device_, *transfer.to->peer, transfer.address)) return fall_back_to_cma(transfer);
-  transfer.trial = transfer.unproven = false;
 }
 
 void Transfers::finish_source(Transfer& transfer) {
@@ -252,10 +226,8 @@ void Transfers::feed(Transfer& transfer, std::uint64_t most) {
   if (transfer.by_cma) {
     if (transfer.next < transfer.bytes) copy_by_cma(transfer);
   } else {
-    const std::uint32_t depth = transfer.probe == Probe::alone ? 1 : kDepth;
-    const std::uint64_t end = transfer.unproven ? std::min(transfer.bytes, kTrialBytes) : transfer.bytes;
-    for (std::uint64_t fed = 0; fed < most && transfer.next < end && transfer.out < depth;) {
-      const std::uint64_t bytes = feed_one(transfer, end);
+    for (std::uint64_t fed = 0; fed < most && transfer.next < transfer.bytes && transfer.out < kDepth;) {
+      const std::uint64_t bytes = feed_one(transfer);
       if (bytes == 0) break;
       fed += bytes;
       moved_ = true;
@@ -265,7 +237,7 @@ void Transfers::feed(Transfer& transfer, std::uint64_t most) {
 }
 
 // How many bytes; 0: there is no chunk, or no room in the ring.
-std::uint64_t Transfers::feed_one(Transfer& transfer, std::uint64_t end) {
+std::uint64_t Transfers::feed_one(Transfer& transfer) {
   std::uint32_t chunk = 0;
   transfer.starved = !pool_.lend(&chunk);
   if (transfer.starved) return 0;
@@ -279,7 +251,7 @@ std::uint64_t Transfers::feed_one(Transfer& transfer, std::uint64_t end) {
   request.region = transfer.region;
   request.offset = transfer.offset + transfer.next;
   request.chunk = chunk;
-  request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), end - transfer.next));
+  request.bytes = static_cast<std::uint32_t>(std::min(pool_.chunk_bytes(), transfer.bytes - transfer.next));
   if (transfer.direction == Direction::put) {
     base::copy_data(pool_.view().data(chunk), transfer.local + transfer.next, request.bytes);
     note_copied(request.bytes);
@@ -307,7 +279,6 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns, std::uint64_t 
       look_at_waiting(transfer, state == ChunkState::taken, now_ns);
       return;
     }
-    transfer.probe = Probe::none;
     if (state == ChunkState::done && transfer.direction == Direction::get && transfer.status == HEDDLE_DONE) {
       if (copied >= most) return;
       base::copy_data(transfer.local + piece.at, pool_.view().data(piece.chunk), piece.bytes);
@@ -321,45 +292,31 @@ void Transfers::collect(Transfer& transfer, std::uint64_t now_ns, std::uint64_t 
     transfer.first = (transfer.first + 1) % kDepth;
     --transfer.out;
     moved_ = true;
-    Window& window = windows_[transfer.to->peer->rank];
-    window.bytes += piece.bytes;
-    window.came = transfer.last_progress = time_;
-    transfer.portion += piece.bytes;
-    const bool goes_on = transfer.portion >= kTrialBytes && transfer.next < transfer.bytes;
-    if (goes_on && !transfer.by_cma && transfer.status == HEDDLE_DONE) judge(transfer);
+    came_[transfer.to->peer->rank] = transfer.last_progress = time_;
   }
-}
-
-// How long the first piece may take.
-std::uint64_t Transfers::probing_ns(const Transfer& transfer) const {
-  const std::uint64_t bytes = transfer.pieces[transfer.first].bytes;
-  return kLateTimes * ways_.kernel_ns(transfer.to->peer->rank, bytes) + (transfer.cold ? kColdCopyNs : 0);
 }
 
 // The oldest piece that is out is not finished. The kernel takes over what it can if the target
-// does not poll, or takes longer than the kernel would.
+// does not poll, or has lost its core.
 void Transfers::look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now_ns) {
   const auto past = [now_ns](std::uint64_t since) { return now_ns > since ? now_ns - since : 0; };
-  // If the target works for a transfer before this one, it is there.
-  const std::uint64_t came = windows_[transfer.to->peer->rank].came;
-  const bool late = transfer.probe != Probe::none && past(std::max(transfer.looks, came)) > probing_ns(transfer);
   if (!taken) {
     if (transfer.status != HEDDLE_DONE) return fall_back_to_cma(transfer);
+    // If the target works for a transfer before this one, it is there.
+    const std::uint64_t came = came_[transfer.to->peer->rank];
     const std::uint64_t patience = transfer.patience_ns + (transfer.cold ? kColdNs : 0);
-    if (late || past(std::max(transfer.last_progress, came)) > patience) abandon(transfer);
+    if (past(std::max(transfer.last_progress, came)) > patience) abandon(transfer);
     return;
   }
   // The target finishes it or dies.
-  if (past(std::max(transfer.last_progress, transfer.looks)) > Ways::kStallNs) transfer.stalled = true;
-  if (transfer.by_cma || !(late || transfer.stalled)) return;
-  if (late && !transfer.away) ways_.bounce_slow(transfer.to->peer->rank, transfer.bytes);
-  fall_back_to_cma(transfer);
+  if (past(std::max(transfer.last_progress, transfer.looks)) > kStallNs) transfer.stalled = true;
+  if (!transfer.by_cma && transfer.stalled) fall_back_to_cma(transfer);
 }
 
 // The target does not poll.
 void Transfers::abandon(Transfer& transfer) {
   transfer.to->entry->attention.ignore();
-  ways_.unanswered(transfer.to->peer->rank);
+  absences_.note_unanswered(transfer.to->peer->rank);
   fall_back_to_cma(transfer);
 }
 
@@ -370,7 +327,6 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
     const auto state =
         static_cast<WorkerState>(peer.control.worker(transfer.to->worker).state.load(std::memory_order_acquire));
     transfer.last_progress = time_;
-    transfer.trial = transfer.unproven = false;  // there is no other way left
     if (state != WorkerState::closed && !transfer.to->ring.rejected()) return;
     transfer.status = base::fail(HEDDLE_ERR_PEER_FAILED, "worker %u of rank %u was closed, or takes nothing more",
                                  transfer.to->worker, peer.rank);
@@ -390,21 +346,17 @@ void Transfers::fall_back_to_cma(Transfer& transfer) {
     moved_ = true;
   }
   transfer.by_cma = true;
-  transfer.probe = Probe::none;
 }
 
 void Transfers::copy_by_cma(Transfer& transfer) {
   const std::uint64_t step = std::min(transfer.bytes - transfer.next, kCmaStep);
-  const std::uint64_t before = look_at_clock();
   const base::Status status = cma_copy(*transfer.to->peer, transfer.direction, transfer.local + transfer.next,
                                        transfer.address + transfer.offset + transfer.next, step);
+  note_copied(step);
   if (status == HEDDLE_DONE) {
-    // The rest of a transfer may be short: it would measure the call, not the copy.
-    if (step >= min_bounce_) ways_.kernel_took(transfer.to->peer->rank, step, look_at_clock() - before);
     transfer.next += step;
     moved_ = true;
   } else if (status == HEDDLE_ERR_UNSUPPORTED && pool_.enabled()) {
-    transfer.trial = transfer.unproven = false;
     transfer.status = pool_.prepare(device_.segment(), device_.control().header());
     transfer.by_cma = transfer.status != HEDDLE_DONE;
   } else {

@@ -1,5 +1,12 @@
 // Puts and gets on memory that cannot be mapped: the initiator's pipeline through bounce chunks,
-// the target's part of it, and the change to the kernel's copy (cma_copy) when that is better.
+// the target's part of it, and the change to the kernel's copy (cma_copy) when the target is not
+// there.
+//
+// Which way: both sides copy at once through chunks, as long as the target takes them; that is
+// faster than the kernel's copy, near or far. A target that does not poll, or does not take a chunk
+// in time, or loses its core with one, is left to the kernel, and so are the next transfers to it,
+// a number that doubles each time (Absences). No transfer is ever sent a slower way to find out how
+// slow that is (docs/decisions/0076).
 //
 // One per worker; one thread at a time.
 #pragma once
@@ -12,7 +19,6 @@
 #include "transport/shm/bounce.hpp"
 #include "transport/shm/device.hpp"
 #include "transport/shm/small.hpp"
-#include "transport/shm/ways.hpp"
 
 namespace heddle::transport::shm {
 
@@ -25,9 +31,49 @@ struct TransferRequest {
   std::uint32_t bytes = 0;
 };
 
+// Transfers of up to so many bytes take about as long, however short they are.
+inline constexpr std::uint64_t kShortTransfer = 8192;
+
+// Targets that were not there: how many transfers the kernel copies before they are asked again.
+class Absences {
+ public:
+  explicit Absences(std::size_t ranks) : peers_(ranks) {}
+
+  // True: the kernel copies the next transfer, too.
+  [[nodiscard]] bool skips(std::uint32_t rank, std::uint64_t bytes);
+  // A transfer has gone through chunks.
+  void note_answered(std::uint32_t rank);
+  // The target has not taken a chunk: it does not poll, or has no core.
+  void note_unanswered(std::uint32_t rank);
+  // The target has taken a chunk and has not finished it for so long that its thread must have lost
+  // its core.
+  void note_stalled(std::uint32_t rank);
+
+ private:
+  // A slice of time that a target takes to get its core back is as long as many short transfers: so
+  // many of them count as one of those that avoid it.
+  static constexpr std::uint32_t kShortAsOne = 8;
+  static constexpr std::uint32_t kLeastSkips = 4;
+  static constexpr std::uint32_t kMostSkips = 64;
+  static constexpr std::uint32_t kLeastAvoided = 64;
+  static constexpr std::uint32_t kMostAvoided = 2048;
+  static constexpr std::uint32_t kCalm = 64;
+
+  struct Target {
+    std::uint16_t skip = 0;     // transfers that the kernel copies before anything else is asked
+    std::uint16_t skipped = 0;  // the last number of them, for a target that did not answer
+    std::uint16_t avoided = 0;  // for one that lost its core
+    std::uint16_t calm = 0;     // transfers since then
+    std::uint16_t parts = 0;    // short transfers, of kShortAsOne
+    bool avoids = false;        // `skip` is for a target that lost its core
+  };
+  std::vector<Target> peers_;
+};
+
 class Transfers {
  public:
   static constexpr std::size_t kMost = 32;  // in flight per worker
+  static constexpr std::uint64_t kStallNs = 200'000;
 
   Transfers(Device& device, std::uint32_t worker, Backlog& backlog);
   ~Transfers();
@@ -44,10 +90,6 @@ class Transfers {
   static constexpr std::uint64_t kLook = std::uint64_t{256} << 10;
   static constexpr std::uint64_t kLeastLook = std::uint64_t{64} << 10;
   [[nodiscard]] bool advance();
-  // The most bytes that a transfer moves through bounce space to show that this is faster. If it
-  // was slower then, or could not be measured, the kernel copies the rest.
-  static constexpr std::uint64_t kTrialBytes = std::uint64_t{1} << 20;
-
   // Target: executes the request in the record.
   [[nodiscard]] Served serve(PeerProcess& peer, const queue::Record& record) noexcept;
   [[nodiscard]] Served serve_small(const PeerProcess& peer, std::uint32_t worker,
@@ -63,20 +105,11 @@ class Transfers {
   static constexpr std::uint64_t kCmaStep = std::uint64_t{1} << 20;
   // How long a chunk of a short transfer waits for a target that does not take it.
   static constexpr std::uint64_t kShortPatienceNs = 2'000;
-  // If more time lies between two calls of advance(), this thread was somewhere else, and measures
-  // nothing.
+  // If more time lies between two calls of advance(), this thread was somewhere else, and says
+  // nothing of how long its target takes.
   static constexpr std::uint64_t kAwayNs = 5'000;
-  // The first chunk may take so many times the kernel's time for it: a chunk alone is not as quick
-  // as one in a row, and the time of a row is measured at its end. Pages of a chunk that is used
-  // for the first time have to be made and mapped.
-  static constexpr std::uint64_t kLateTimes = 3;
+  // A chunk that is used for the first time: its pages have to be made and mapped.
   static constexpr std::uint64_t kColdNs = 8'000;
-  // The same for a target that has taken such a chunk: its copy makes and maps four pages, and says
-  // nothing about the next use. Too short a time here leaves all transfers to the kernel, since
-  // each trial takes a chunk that was not used yet.
-  static constexpr std::uint64_t kColdCopyNs = 100'000;
-  // Whether the first chunk still has to show that bounce space is worth it.
-  enum class Probe : std::uint8_t { none, first, alone };
 
   struct Piece {
     std::uint64_t at = 0;  // in the transfer
@@ -102,13 +135,7 @@ class Transfers {
     bool by_cma = false;        // the kernel copies the rest
     bool starved = false;       // there was no chunk to lend
     bool stalled = false;       // the target has lost its core with a piece
-    bool away = false;          // this thread was somewhere else meanwhile
     bool cold = false;          // it has had a chunk that was used for the first time
-    bool trial = false;         // chosen to show whether bounce space is faster
-    bool unproven = false;      // a trial, or the first to this peer: kTrialBytes until judge()
-    Probe probe = Probe::none;  // alone: nothing else is sent before
-    std::uint64_t began = 0;    // ns
-    std::uint64_t portion = 0;  // bytes that came back since it was last measured
     std::uint64_t looks = 0;    // ns: since when this thread is here and looks
     std::uint32_t first = 0;    // index of the oldest piece that is out; `pieces` is a ring
     std::uint32_t out = 0;
@@ -116,19 +143,14 @@ class Transfers {
   };
 
   [[nodiscard]] bool copy_alone(Command& command, PeerProcess& peer);
-  [[nodiscard]] Way way_of(const Command& command, const OutgoingRing& to);
-  [[nodiscard]] bool tries(const PeerProcess& peer) const;
-  [[nodiscard]] base::Status copy_timed(const Command& command, PeerProcess& peer, Direction direction);
-  [[nodiscard]] std::uint64_t patience(std::uint32_t rank, std::uint64_t bytes) const;
+  [[nodiscard]] bool goes_by_kernel(const Command& command, const OutgoingRing& to);
+  [[nodiscard]] std::uint64_t patience(std::uint64_t bytes) const;
   void feed(Transfer& transfer, std::uint64_t most);
-  [[nodiscard]] std::uint64_t feed_one(Transfer& transfer, std::uint64_t end);
+  [[nodiscard]] std::uint64_t feed_one(Transfer& transfer);
   void collect(Transfer& transfer, std::uint64_t now, std::uint64_t most);
-  void measure(Transfer& transfer);
-  void judge(Transfer& transfer);
   void stand_no_longer(Transfer& transfer);
   void note_gap(std::uint64_t now);
   void look_at_waiting(Transfer& transfer, bool taken, std::uint64_t now);
-  [[nodiscard]] std::uint64_t probing_ns(const Transfer& transfer) const;
   void abandon(Transfer& transfer);
   void fall_back_to_cma(Transfer& transfer);
   void copy_by_cma(Transfer& transfer);
@@ -139,7 +161,7 @@ class Transfers {
   std::uint64_t look_at_clock() { return time_ = device_.environment().clock->now_ns(); }
   // After much has been copied, looks at the clock again.
   void note_copied(std::uint64_t bytes) {
-    if (bytes > Ways::kShort) look_at_clock();
+    if (bytes > kShortTransfer) look_at_clock();
   }
 
   void note_under_way() { under_way_ = static_cast<std::uint32_t>(active_.size()) + small_.under_way(); }
@@ -155,16 +177,9 @@ class Transfers {
   std::vector<std::uint32_t> idle_;  // of transfers_
   std::vector<std::uint32_t> active_;
   bool moved_ = false;  // in this call of advance()
-  Ways ways_;
-  // The bytes that came back through bounce space since the last transfer ended, or the first one
-  // began.
-  struct Window {
-    std::uint64_t began = 0;  // ns
-    std::uint64_t bytes = 0;
-    std::uint64_t came = 0;  // ns: the last of them
-  };
-  std::vector<Window> windows_;     // by rank
-  std::uint64_t last_advance_ = 0;  // ns
+  Absences absences_;
+  std::vector<std::uint64_t> came_;  // by rank: when a chunk came back last, in ns
+  std::uint64_t last_advance_ = 0;   // ns
   // ns: the clock as it was looked at last, in this call and after everything that takes long. A
   // look at the clock takes a tenth of the time of a short transfer.
   std::uint64_t time_ = 0;

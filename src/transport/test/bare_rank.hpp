@@ -35,6 +35,7 @@ class BareRank {
   [[nodiscard]] LocalMemory register_memory(std::vector<std::byte>* memory) {
     return *transport_->register_memory(memory->data(), memory->size());
   }
+  void close_worker() { worker_.reset(); }
   // A message to worker 0 of rank 0.
   [[nodiscard]] bool post(std::uint32_t immediate, const void* bytes, std::uint32_t count) {
     Command command;
