@@ -49,6 +49,7 @@ BESIDES = {
     "src/transport/fault/fault_test.cpp": {"transport/loopback"},  # a decorator is tested on the reference
     "observe/tests/": {"tests"},  # what ranks of tests share
     "tools/info.cpp": {"worker"},  # the sharing modes that there are
+    "tools/info.hpp": {"protocol"},  # the ways of messages
 }
 # Files beside the sources that only tests use: they put rooms together, so they may start a job and open transports.
 TEST_FILE = re.compile(r"(_test\.(c|cpp|hpp)|/test_[^/]*\.(cpp|hpp)|^src/transport/test/.*\.(cpp|hpp))$")

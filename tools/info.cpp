@@ -37,6 +37,7 @@ Sections:
   machine              processor, cores and caches that this process may use
   engine               what the kernel allows the engine
   transports [NAME]    how memory and messages of other ranks are reached, and what is missing for it
+  messages             how messages go, by their length, with the settings of now
   launchers            what may start ranks, and what is missing for it
   settings [PATTERN]   the HEDDLE_* variables: all, those with PATTERN in their names (or that match it, if it has * or ?), or,
                        if there are none, in their descriptions
@@ -63,8 +64,8 @@ struct Words {
   bool json = false;
 };
 
-constexpr std::array kAll = {Section::version,    Section::machine,   Section::engine,
-                             Section::transports, Section::launchers, Section::settings};
+constexpr std::array kAll = {Section::version,  Section::machine,   Section::engine,  Section::transports,
+                             Section::messages, Section::launchers, Section::settings};
 
 int reject(const std::string& text) {
   std::fprintf(stderr, "heddle info: %s\n`heddle info --help` lists sections and options\n", text.c_str());
@@ -241,6 +242,21 @@ void find_choice(const base::Config& config, Facts* facts) {
   }
 }
 
+// Of the transports that can be used here; those of tests are left out.
+void find_messages(const base::Config& config, Facts* facts) {
+  base::Environment environment;
+  base::SystemClock clock;
+  environment.clock = &clock;
+  environment.config = config;
+  for (const transport::TransportRow& entry : transport::table()) {
+    if (entry.for_tests) continue;
+    const TransportFacts found = try_transport(entry, environment);
+    if (!found.problem.empty()) continue;
+    facts->messages.push_back({found.name, "tagged, MPI", protocol::tagged_limits(found.can, config, true), true});
+    facts->messages.push_back({found.name, "active", protocol::active_limits(found.can, config), false});
+  }
+}
+
 void find_settings(const std::string& pattern, Facts* facts) {
   const auto add = [facts](const base::Variable& variable) {
     const char* set = std::getenv(variable.name);
@@ -268,13 +284,14 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
     facts.modes = worker::mode_names();
     facts.hand_over = base::membarrier_private_ready();
   }
-  if (wanted(Section::transports) || wanted(Section::settings)) {
+  if (wanted(Section::transports) || wanted(Section::messages) || wanted(Section::settings)) {
     const auto config = base::Config::read();
     if (!config) facts.settings_problem = base::last_message();
     if (config && wanted(Section::transports)) {
       find_choice(*config, &facts);
       find_transports(pattern, *config, &facts);
     }
+    if (config && wanted(Section::messages)) find_messages(*config, &facts);
     if (config && wanted(Section::settings)) {
       for (const std::string& name : config->unknown()) {
         facts.unknown.push_back({name, std::string(base::nearest_variable(name))});

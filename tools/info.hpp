@@ -9,13 +9,15 @@
 #include "base/config.hpp"
 #include "base/topology.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "protocol/way.hpp"
 #include "transport/transport.hpp"
 
 namespace heddle::tools {
 
 // The sections that can be selected by name.
-enum class Section { version, machine, engine, transports, launchers, settings };
-inline constexpr std::array kSections = {"version", "machine", "engine", "transports", "launchers", "settings"};
+enum class Section { version, machine, engine, transports, messages, launchers, settings };
+inline constexpr std::array kSections = {"version",  "machine",   "engine",  "transports",
+                                         "messages", "launchers", "settings"};
 
 struct TransportFacts {
   std::string name;
@@ -25,6 +27,14 @@ struct TransportFacts {
   std::string set_up;  // its description of itself
   transport::Capabilities can;
   bool for_tests = false;
+};
+
+// How messages of one kind go over one transport.
+struct MessageFacts {
+  std::string transport;
+  const char* kind = "";
+  protocol::WayLimits limits;
+  bool may_be_matched = false;  // a sender may wait for the receive
 };
 
 struct SettingFacts {
@@ -46,6 +56,7 @@ struct Facts {
   std::string modes;       // names of the sharing modes
   bool hand_over = false;  // HEDDLE_PROGRESS can help exclusive workers
   std::vector<TransportFacts> transports;
+  std::vector<MessageFacts> messages;
   std::string settings_problem;  // an invalid value: transports were not opened
   // no job can join here with these HEDDLE_TRANSPORT and HEDDLE_TRANSPORTS
   std::string choice_problem;

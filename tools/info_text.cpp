@@ -1,6 +1,7 @@
 // The facts as text for people.
 
 #include <cstdio>
+#include <utility>
 
 #include "tools/info.hpp"
 
@@ -112,6 +113,48 @@ void print_transports(const Facts& facts) {
   print_network(facts);
 }
 
+// The rules of protocol::way_of(), for one kind of messages.
+void print_rules(const MessageFacts& facts) {
+  const protocol::WayLimits& limits = facts.limits;
+  const char* kind = facts.kind;
+  int rule = 0;
+  const auto line = [&](protocol::Way way, const std::string& when) {
+    std::printf("  %-13s %d  %-8s %s\n", std::exchange(kind, ""), ++rule, protocol::name_of(way), when.c_str());
+  };
+  if (facts.may_be_matched) line(limits.longer, "its sender waits for the receive (HEDDLE_WHEN_MATCHED)");
+  std::uint64_t before = 0;
+  const auto up_to = [&](protocol::Way way, std::uint64_t most) {
+    if (most <= before) return;
+    before = most;
+    line(way, most == protocol::WayLimits::kAll ? "the others" : "up to " + size_text(most) + " bytes");
+  };
+  up_to(protocol::Way::inlined, limits.inlined);
+  up_to(protocol::Way::eager, limits.eager);
+  up_to(protocol::Way::piped, limits.piped);
+  if (before == protocol::WayLimits::kAll) return;
+  line(limits.longer, facts.may_be_matched ? "the others, and heddle_send without credit or room" : "the others");
+}
+
+void print_messages(const Facts& facts) {
+  std::printf("\nmessages: the first rule that fits says how one goes\n");
+  if (!facts.settings_problem.empty()) std::printf("  not known, because %s\n", facts.settings_problem.c_str());
+  std::string transport;
+  for (const MessageFacts& message : facts.messages) {
+    if (message.transport != transport) std::printf("\n  over %s\n", message.transport.c_str());
+    transport = message.transport;
+    print_rules(message);
+  }
+  std::printf(R"(
+  inline   in its record; the source is free at once
+  eager    whole: copied into the transport, and out at the receiver
+  piped    in parts: the receiver takes the first ones while the sender sends the others
+  pulled   offered; the receiver asks for the parts, and copies alone by the kernel while the sender is not in the library
+  fetched  offered; the receiver gets it from the sender's memory
+
+Limits are those of HEDDLE_TAG_EAGER_BYTES, HEDDLE_TAG_CREDIT_BYTES and HEDDLE_AM_EAGER_BYTES, and of the transport.
+)");
+}
+
 void print_launchers(const Facts& facts) {
   std::printf("\nlaunchers (HEDDLE_BOOTSTRAP=NAME takes one in particular)\n");
   for (const bootstrap::KnownLauncher& launcher : facts.launchers) {
@@ -187,7 +230,8 @@ void print_brief(const Facts& facts) {
   if (!some) std::printf("  all %zu have their defaults\n", facts.settings.size());
   print_unknown(facts);
   std::printf(
-      "\nMore: heddle info transports, launchers, machine, engine or settings [PATTERN]; --all, --json, --help\n");
+      "\nMore: heddle info transports, messages, launchers, machine, engine or settings [PATTERN]; --all, --json, "
+      "--help\n");
 }
 
 void print_sections(const Facts& facts, const std::vector<Section>& sections) {
@@ -204,6 +248,9 @@ void print_sections(const Facts& facts, const std::vector<Section>& sections) {
         break;
       case Section::transports:
         print_transports(facts);
+        break;
+      case Section::messages:
+        print_messages(facts);
         break;
       case Section::launchers:
         print_launchers(facts);
@@ -350,6 +397,20 @@ std::string transport(const TransportFacts& facts) {
       .json();
 }
 
+std::string message(const MessageFacts& facts) {
+  const auto bytes = [](std::uint64_t limit) {
+    return limit == protocol::WayLimits::kAll ? std::string("null") : std::to_string(limit);
+  };
+  return Object()
+      .text("transport", facts.transport)
+      .text("kind", facts.kind)
+      .number("inline_bytes", facts.limits.inlined)
+      .raw("eager_bytes", bytes(facts.limits.eager))
+      .raw("piped_bytes", bytes(facts.limits.piped))
+      .text("longer", protocol::name_of(facts.limits.longer))
+      .json();
+}
+
 std::string launcher(const bootstrap::KnownLauncher& one) {
   Object object;
   object.text("name", one.name).text("help", one.help).flag("available", one.problem.empty());
@@ -384,6 +445,8 @@ std::string section_json(const Facts& facts, Section section) {
       return engine(facts);
     case Section::transports:
       return array_of(facts.transports, transport);
+    case Section::messages:
+      return array_of(facts.messages, message);
     case Section::launchers:
       return array_of(facts.launchers, launcher);
     case Section::settings:

@@ -156,10 +156,18 @@ template <bool kShared>
 template <bool kShared>
 [[gnu::noinline]] Status send_long(Worker& worker, const protocol::SendRequest& request,
                                    const heddle_completion* completion) {
-  if (waits_for_receive(completion)) return send_offer<kShared>(worker, request, completion);
-  if (worker.tagged().goes_in_parts(request)) return send_parts<kShared>(worker, request, completion);
-  return request.bytes <= worker.tagged().eager() ? send_packet<kShared>(worker, request, completion)
-                                                  : send_offer<kShared>(worker, request, completion);
+  const protocol::WayLimits& limits = worker.tagged().limits(request.target);
+  switch (protocol::way_of(limits, request.bytes, waits_for_receive(completion))) {
+    case protocol::Way::inlined:
+    case protocol::Way::eager:
+      return send_packet<kShared>(worker, request, completion);
+    case protocol::Way::piped:
+      return send_parts<kShared>(worker, request, completion);
+    case protocol::Way::pulled:
+    case protocol::Way::fetched:
+      break;
+  }
+  return send_offer<kShared>(worker, request, completion);
 }
 
 template <bool kShared>
@@ -300,7 +308,8 @@ inline Status try_send(heddle_worker handle, const protocol::SendRequest& reques
   const auto used = static_cast<unsigned long long>(worker.tagged().credit_used(target));
   // Shorter ones wait for credit, however many long ones are under way.
   engine::Operations& operations = worker.core().operations;
-  const bool offers = (bytes > worker.tagged().eager() || matched) && operations.all_offered();
+  const bool offered = protocol::way_of(worker.tagged().limits(target), bytes, matched) >= protocol::Way::pulled;
+  const bool offers = offered && operations.all_offered();
   wait.things.push_back({offers || used > 0 ? tap::Cause::credit : tap::Cause::room, target.rank, target.worker, bytes,
                          "tagged message", worker.context().tag_text(tag, ~std::uint64_t{0})});
   if (offers) {

@@ -17,6 +17,7 @@
 #include "protocol/credits.hpp"
 #include "protocol/reassembly.hpp"
 #include "protocol/tasks.hpp"
+#include "protocol/way.hpp"
 #include "tap/snapshot.hpp"
 #include "transport/transport.hpp"
 #include "wire/packet.hpp"
@@ -45,7 +46,7 @@ class ActiveMessages;
 // source, or of any fetch; the end of a large task (room_for_tasks). If it waits for a free
 // operation, every progress tries again (Core::want_advance).
 //
-// Threads: eager() is for any thread; waiting() and the rest are for the thread inside the worker.
+// Threads: limits() is for any thread; waiting() and the rest are for the thread inside the worker.
 class AmRendezvous {
  public:
   static constexpr std::uint64_t kWindow = std::uint64_t{4} << 20;
@@ -59,8 +60,7 @@ class AmRendezvous {
   AmRendezvous& operator=(const AmRendezvous&) = delete;
 
   // ---- sending ----
-  // The longest payload that is sent in parts.
-  [[nodiscard]] std::uint64_t eager() const { return eager_; }
+  [[nodiscard]] const WayLimits& limits() const { return limits_; }
   // POSTED, AGAIN or an error.
   base::Status offer(heddle_peer target, const engine::LongMessage& message,
                      const engine::CallersCompletion& completion);
@@ -121,7 +121,7 @@ class AmRendezvous {
 
   engine::Core& core_;
   ActiveMessages& messages_;
-  const std::uint64_t eager_;
+  const WayLimits limits_;
   const std::uint64_t most_;  // bytes of class NETWORK under way
   const std::uint32_t max_workers_;
   std::unique_ptr<engine::LentMemory[]> lent_;      // by operation; made with the first offer
@@ -149,7 +149,9 @@ class ActiveMessages final : public engine::Protocol {
   base::Status try_long(heddle_peer target, const engine::LongMessage& message,
                         const engine::CallersCompletion& completion);
   // True: the target fetches the payload of such a message; Operations::take_offer() comes first.
-  [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const { return payload_bytes > rendezvous_.eager(); }
+  [[nodiscard]] bool is_offered(std::uint64_t payload_bytes) const {
+    return way_of(rendezvous_.limits(), payload_bytes, false) == Way::fetched;
+  }
   // Credit for a message of class USER. False: its target must handle some first.
   [[nodiscard]] bool take_credit(heddle_peer target, std::uint32_t header_bytes, std::uint64_t payload_bytes) {
     return credits_.take(target, charge(header_bytes, payload_bytes));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -10,17 +9,6 @@
 #include "engine/objects.hpp"
 
 namespace heddle::protocol {
-
-namespace {
-
-std::uint64_t choose_eager(const transport::Capabilities& can, std::uint64_t asked) {
-  constexpr std::uint64_t kAlways = std::numeric_limits<std::uint64_t>::max();
-  if ((can.opcodes & transport::bit(transport::Opcode::get)) == 0) return kAlways;
-  if (asked != 0) return asked;
-  return can.fetch_bytes == 0 ? kAlways : can.fetch_bytes;
-}
-
-}  // namespace
 
 // A payload that waits for room, or is on its way here.
 struct AmRendezvous::Fetch {
@@ -37,7 +25,7 @@ struct AmRendezvous::Fetch {
 AmRendezvous::AmRendezvous(engine::Core& core, ActiveMessages& messages)
     : core_(core),
       messages_(messages),
-      eager_(choose_eager(core.capabilities, core.job.environment().config.number(base::Var::am_eager_bytes))),
+      limits_(active_limits(core.capabilities, core.job.environment().config)),
       most_(core.job.environment().config.number(base::Var::am_reassembly_bytes)),
       max_workers_(core.max_workers),
       sources_(core.job.size()) {}

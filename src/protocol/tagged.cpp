@@ -16,8 +16,6 @@ namespace heddle::protocol {
 namespace {
 
 constexpr std::uint32_t kMostSpares = 1024;  // blocks of the smallest size kept for reuse
-constexpr std::uint64_t kAtOnce = std::uint64_t{4} << 10;
-constexpr std::uint64_t kMostInParts = std::uint64_t{512} << 10;
 
 // Peers must not be able to choose collisions in the tables. The address of `here` is the next best
 // secret.
@@ -38,22 +36,9 @@ Tagged::Tagged(engine::Core& core)
       ordered_(core.capabilities.ordered_messages),
       max_workers_(core.max_workers),
       window_(core.job.environment().config.number(base::Var::tag_credit_bytes)),
-      eager_([&core, this]() -> std::uint64_t {
-        const std::uint64_t most = core.capabilities.max_message - sizeof(std::uint64_t);
-        const std::uint64_t asked = core.job.environment().config.number(base::Var::tag_eager_bytes);
-        // A message that needs more than half a window could wait for ever for credit that is not
-        // reported yet.
-        const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
-        return std::min({most, half, asked == 0 ? most : asked});
-      }()),
-      at_once_(ordered_ && core.capabilities.direct ? std::min(eager_, kAtOnce) : eager_),
-      most_in_parts_([&core, this]() -> std::uint64_t {
-        if (!ordered_ || !core.capabilities.direct) return 0;
-        const std::uint64_t asked = core.job.environment().config.number(base::Var::tag_eager_bytes);
-        const std::uint64_t half = window_ / 2 - wire::kTaggedNode - 64;
-        return std::min(half, asked == 0 ? kMostInParts : asked);
-      }()),
-      pipes_(ordered_ && core.capabilities.direct),
+      limits_(tagged_limits(core.capabilities, core.job.environment().config, false)),
+      piped_limits_(tagged_limits(core.capabilities, core.job.environment().config, true)),
+      pipes_(has_pipes(core.capabilities)),
       credits_(std::size_t{core.job.size()} * max_workers_),
       sources_(std::size_t{core.job.size()} * max_workers_),
       matching_({secret(&core), 1U << 20}) {

@@ -16,6 +16,7 @@
 #include "engine/protocol.hpp"
 #include "protocol/credits.hpp"
 #include "protocol/matching.hpp"
+#include "protocol/way.hpp"
 #include "transport/transport.hpp"
 #include "wire/messages.hpp"
 
@@ -110,15 +111,14 @@ class Tagged final : public engine::Protocol {
   // How much of the receiver's memory is in use by messages that are not known as received. Any
   // thread.
   [[nodiscard]] std::uint64_t credit_used(heddle_peer target) { return credit(target).used(); }
-  // The longest message that travels in one packet.
-  [[nodiscard]] std::uint64_t eager() const { return eager_; }
-  // The longest message that goes as one packet where longer ones go in parts.
-  [[nodiscard]] std::uint64_t at_once() const { return at_once_; }
-  // True: a message that is longer than at_once() goes in parts: its receiver takes out the first
-  // ones while its sender copies the next ones in. Any thread.
-  [[nodiscard]] bool goes_in_parts(const SendRequest& request) const {
-    return request.bytes <= most_in_parts_ && core_.job.transport().direct_to(request.target.rank);
+  // How messages to that worker go. Any thread.
+  [[nodiscard]] const WayLimits& limits(heddle_peer target) const {
+    return pipes_ && core_.job.transport().direct_to(target.rank) ? piped_limits_ : limits_;
   }
+  // The longest message that travels in one packet, whatever else its way could be.
+  [[nodiscard]] std::uint64_t eager() const { return limits_.eager; }
+  // The longest message that goes in one packet, whoever it is for.
+  [[nodiscard]] std::uint64_t at_once() const { return piped_limits_.eager; }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
   // The command of a message of at most eager() bytes. Credit is reserved. Any thread.
@@ -326,10 +326,9 @@ class Tagged final : public engine::Protocol {
   const bool ordered_;
   const std::uint32_t max_workers_;
   const std::uint64_t window_;
-  const std::uint64_t eager_;          // longest message in one packet
-  const std::uint64_t at_once_;        // longest message in one packet where others go in parts
-  const std::uint64_t most_in_parts_;  // 0: none goes in parts
-  const bool pipes_;                   // long messages go through pipes
+  const WayLimits limits_;        // where there is no pipe
+  const WayLimits piped_limits_;  // to peers whose memory is mapped, if pipes_
+  const bool pipes_;              // long messages go through pipes
   LazyArray<SendCredit> credits_;
   LazyArray<Source> sources_;
   Matching matching_;

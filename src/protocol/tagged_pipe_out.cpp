@@ -36,7 +36,7 @@ base::Status Tagged::send_parts(const SendRequest& request, const engine::Caller
   PipeOut* const pipe = pipe_to(request.target);
   if (pipe == nullptr || !make_offered()) return no_memory();
   // Whole messages may come between the parts of another.
-  if (pipe->first != nullptr && request.bytes <= eager_) {
+  if (pipe->first != nullptr && request.bytes <= eager()) {
     transport::Command command = message(request);
     return post_numbered(command, [&] { return core_.requester.post(command, completion); });
   }
