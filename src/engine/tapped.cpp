@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -45,10 +46,27 @@ static_assert(wire::row_of(wire::Kind::active_message) == tap::kTraceActive &&
               wire::row_of(wire::Kind::request) == tap::kTraceRequest &&
               wire::row_of(wire::Kind::reply) == tap::kTraceReply && wire::row_of(wire::Kind::user) == tap::kTraceUser);
 
+// The first part of a message that goes in parts.
+bool is_piped(std::uint32_t immediate) {
+  return immediate == wire::encode_word(wire::Word::piped);
+}
+
 // kTraceWord for a word about messages, kTraceMessage for a message itself.
 std::uint8_t detail_of(std::uint32_t immediate) {
   const bool word = wire::kind_of(immediate) == wire::Kind::tagged && wire::is_word(immediate);
-  return word ? tap::kTraceWord : tap::kTraceMessage;
+  return word && !is_piped(immediate) ? tap::kTraceWord : tap::kTraceMessage;
+}
+
+// Of a message that goes in parts, by its first one: as if it went whole.
+std::uint64_t piped_bytes(const void* packet) {
+  wire::PipedHeader head;
+  std::memcpy(&head, packet, sizeof head);
+  return head.bytes + sizeof head.tag;
+}
+
+std::uint64_t message_bytes(const Command& command) {
+  if (is_piped(command.immediate) && command.header != nullptr) return piped_bytes(command.header);
+  return command.inlined ? command.bytes : command.packet_bytes();
 }
 
 // A long put or get without a completion. The trace gets its end, to say how long it took.
@@ -122,7 +140,7 @@ inline bool TracingWorker::is_same(const Command& command) const {
   const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
   const tap::TraceNote note{
       message ? next_number(sent_, command.rank, command.worker) : 0,
-      tap::trace_size(message && !command.inlined ? command.packet_bytes() : command.bytes, slot + 1),
+      tap::trace_size(message ? message_bytes(command) : command.bytes, slot + 1),
       tap::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
                              message ? wire::row_of(command.immediate) : 0)};
   // The trace must show which operation a slot belongs to.
@@ -205,10 +223,11 @@ std::size_t TracingWorker::note(tap::TraceRing& ring, std::span<const transport:
            (one.immediate == first.immediate ||
             (wire::row_of(one.immediate) == row && detail_of(one.immediate) == detail));
   };
+  const bool piped = is_piped(first.immediate) && first.bytes >= sizeof(wire::PipedHeader);
   std::size_t times = 1;
-  while (times < found.size() && alike(found[times])) ++times;
+  while (!piped && times < found.size() && alike(found[times])) ++times;
   const tap::TraceNote note{
-      next_number(received_, first.rank, first.worker, times), first.bytes,
+      next_number(received_, first.rank, first.worker, times), piped ? piped_bytes(first.data) : first.bytes,
       tap::TraceNote::who_of(TraceEvent::arrived, first.rank, first.worker, place_.index, detail, row)};
   ring.add_alike(note, ticks, times);
   return times;
