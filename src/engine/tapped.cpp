@@ -138,11 +138,10 @@ inline bool TracingWorker::is_same(const Command& command) const {
   const bool message = command.opcode == Opcode::message;
   const std::uint64_t slot = is_long(command) ? tap::kTraceLongSlot : command.done ? kNoSlot : slot_of(command.token);
   const std::uint32_t detail = message ? detail_of(command.immediate) : static_cast<std::uint32_t>(command.opcode);
-  const tap::TraceNote note{
-      message ? next_number(sent_, command.rank, command.worker) : 0,
-      tap::trace_size(message ? message_bytes(command) : command.bytes, slot + 1),
-      tap::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index, detail,
-                             message ? wire::row_of(command.immediate) : 0)};
+  const tap::TraceNote note{message ? next_number(sent_, command.rank, command.worker) : 0,
+                            tap::trace_size(message ? message_bytes(command) : command.bytes, slot + 1),
+                            tap::TraceNote::who_of(TraceEvent::posted, command.rank, command.worker, place_.index,
+                                                   detail, message ? wire::row_of(command.immediate) : 0)};
   // The trace must show which operation a slot belongs to.
   if (slot != kNoSlot) ring.add(note.record(ticks));
   if (slot == tap::kTraceLongSlot)

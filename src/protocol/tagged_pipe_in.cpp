@@ -13,9 +13,9 @@ namespace heddle::protocol {
 
 namespace {
 
-// A sender that is inside the library has sent the next part by then. Otherwise this side copies by
-// itself.
-constexpr std::uint64_t kPatienceNs = 5'000;
+// A sender that is inside the library has sent the next part by then, of whatever message. Otherwise
+// this side copies by itself, until something comes.
+constexpr std::uint64_t kPatienceNs = 10'000;
 // What it copies in one step. Meanwhile parts may come, which fewer cells than there are hold.
 constexpr std::uint64_t kStep = std::uint64_t{128} << 10;
 
@@ -57,6 +57,7 @@ void Tagged::arrived_piped(heddle_peer from, std::span<const std::byte> packet) 
   end_current(*pipe);
   pipe->bytes = message->bytes;
   pipe->arrived = message->payload.size();
+  pipe->moved = true;
   list(*pipe);
   take_in(from, source, *message, match(message->tag, from));
 }
@@ -74,6 +75,7 @@ base::Status Tagged::take_parts(const ReceiveRequest& request, heddle_peer from,
 void Tagged::arrived_part(heddle_peer from, std::span<const std::byte> packet) {
   PipeIn* const pipe = sources_[pair(from)].pipe;
   if (pipe == nullptr) return core_.drop(from, "no message has begun that it is part of");
+  pipe->moved = true;
   if (pipe->pulled != nullptr) return take_pulled(*pipe, packet);
   if (pipe->bytes == 0) return;  // of a message that has ended
   if (packet.size() > pipe->bytes - pipe->arrived) {
@@ -149,6 +151,7 @@ void Tagged::arrived_pulled(heddle_peer from, std::span<const std::byte> packet)
   while (fetch != nullptr && fetch->id != head.id) fetch = fetch->next;
   if (fetch == nullptr || fetch->front != 0) return;  // it has ended
   pipe->pulled = fetch;
+  pipe->moved = true;
   take_pulled(*pipe, packet.subspan(sizeof head));
 }
 
@@ -158,7 +161,6 @@ void Tagged::take_pulled(PipeIn& pipe, std::span<const std::byte> data) {
   const std::uint64_t bytes = std::min<std::uint64_t>(data.size(), fetch.back - fetch.front);
   base::copy_data(fetch.request.data + fetch.front, data.data(), bytes);
   fetch.front += bytes;
-  pipe.moved = true;
   if (fetch.front == fetch.back) end_pull(pipe, fetch, HEDDLE_DONE);
 }
 
