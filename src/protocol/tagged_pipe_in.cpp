@@ -13,8 +13,8 @@ namespace heddle::protocol {
 
 namespace {
 
-// A sender that is inside the library has sent the next part by then, of whatever message. Otherwise
-// this side copies by itself, until something comes.
+// A sender that is inside the library has sent the next part by then, of whatever message.
+// Otherwise this side copies by itself, until something comes.
 constexpr std::uint64_t kPatienceNs = 10'000;
 // What it copies in one step. Meanwhile parts may come, which fewer cells than there are hold.
 constexpr std::uint64_t kStep = std::uint64_t{128} << 10;
