@@ -71,6 +71,7 @@ Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environ
       secret_(bootstrap.secret()),
       agreed_(agreed_of(environment.config)),
       watch_(told_watch(environment)),
+      lost_(bootstrap.size()),
       peers_(bootstrap.size()),
       used_(max_workers_),
       stags_(kStags) {}

@@ -65,6 +65,15 @@ class Device {
   [[nodiscard]] const bootstrap::JobSecret& secret() const { return secret_; }
   [[nodiscard]] const base::Environment& environment() const { return environment_; }
   [[nodiscard]] bool failed(std::uint32_t rank) const { return bootstrap_.failed(rank); }
+  // The NIC has met no peer there; only the first time counts. Any thread.
+  void lose(std::uint32_t rank) {
+    std::uint32_t not_yet = 0;
+    if (lost(rank) != 0) return;
+    lost_[rank].compare_exchange_strong(not_yet, losses_.fetch_add(1, std::memory_order_relaxed) + 1,
+                                        std::memory_order_relaxed);
+  }
+  // See Transport::lost().
+  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const { return lost_[rank].load(std::memory_order_relaxed); }
   [[nodiscard]] Sizes sizes(bool exclusive) const;
 
   // The peer, set up on first use. Returns at once. AGAIN: its card is not here yet, or another
@@ -126,6 +135,9 @@ class Device {
   std::vector<Vcq> ports_;  // the device VCQ first
   Pages directory_;
   utofu_stadd_t directory_stadd_ = 0;
+  // By rank, in which order they were lost; 0: not. Relaxed: for reports.
+  std::vector<std::atomic<std::uint32_t>> lost_;
+  std::atomic<std::uint32_t> losses_{0};
   // release in meet(); partner: the acquire load in peer()
   std::vector<std::atomic<const PeerProcess*>> peers_;
   // one announcement at a time, so that a notice on the device VCQ belongs to it

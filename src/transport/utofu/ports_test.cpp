@@ -314,6 +314,29 @@ TEST(Workers, RefusedCreditIsNotLost) {
   EXPECT_EQ(received, kMessages) << sent << " sent";
 }
 
+// The NIC meets nobody there before the death is reported: whoever asks why an operation has failed
+// must be told which rank it was.
+TEST(Workers, APeerThatIsNotMetIsLost) {
+  bootstrap::inproc::ThreadJob job(kRanks);
+  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_MAX_WORKERS", "1"}};
+  std::optional<Side> sides[kRanks];
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) sides[rank].emplace(job, rank, variables);
+  auto region = sides[1]->transport()->allocate(8);
+  ASSERT_TRUE(region.ok()) << base::last_message();
+  auto remote = sides[0]->transport()->import(1, region->key);
+  ASSERT_TRUE(remote.ok()) << base::last_message();
+  auto worker = sides[0]->transport()->open_worker(0);
+  ASSERT_TRUE(worker.ok()) << base::last_message();
+  put_word(**worker, *remote, 0, 7);
+  EXPECT_EQ(sides[0]->transport()->lost(1), 0U);
+  sides[1].reset();
+  put_word(**worker, *remote, 0, 8, HEDDLE_ERR_PEER_FAILED);
+  EXPECT_NE(sides[0]->transport()->lost(1), 0U);
+  EXPECT_EQ(sides[0]->transport()->lost(0), 0U);
+  worker->reset();
+  sides[0]->transport()->release(*remote);
+}
+
 // Operations to a rank that has died, for which the NIC gives no answer, fail after ten seconds.
 // The worker can be closed, though the NIC may still use the memory of these operations.
 TEST(Workers, SilentNodeThatDied) {

@@ -163,6 +163,7 @@ void Port::drain_mrq(Out& out) {
 
 base::Status Port::outcome(const TofuOperation& operation, int code) const {
   if (code == UTOFU_SUCCESS) return HEDDLE_DONE;
+  if (code == UTOFU_ERR_MRQ_PEER) device_.lose(operation.rank);
   if (code == UTOFU_ERR_MRQ_PEER || failed_[operation.rank] != 0 || device_.failed(operation.rank)) {
     return HEDDLE_ERR_PEER_FAILED;
   }
@@ -205,6 +206,7 @@ void Port::finished(TofuOperation* operation, int code, const utofu_mrq_notice& 
       give_buffer(ended.buffer);
       [[fallthrough]];
     case Task::short_message:
+      if (code == UTOFU_ERR_MRQ_PEER) device_.lose(peer_states_[ended.peer_state]->rank);
       if (code != UTOFU_SUCCESS) break_off(*peer_states_[ended.peer_state], HEDDLE_ERR_PEER_FAILED);
       out.done(ended.token, code == UTOFU_SUCCESS ? HEDDLE_DONE : HEDDLE_ERR_PEER_FAILED);
       return;
@@ -212,6 +214,7 @@ void Port::finished(TofuOperation* operation, int code, const utofu_mrq_notice& 
     case Task::claim:
     case Task::hello: {
       PeerState& peer_state = *peer_states_[ended.peer_state];
+      if (code == UTOFU_ERR_MRQ_PEER) device_.lose(peer_state.rank);
       if (code != UTOFU_SUCCESS) {
         break_off(peer_state, HEDDLE_ERR_PEER_FAILED);
       } else if (ended.task == Task::read_entry) {

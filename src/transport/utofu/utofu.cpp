@@ -97,6 +97,8 @@ class UtofuTransport final : public Transport {
     delete[] reinterpret_cast<const Way*>(memory.handle[0]);
   }
 
+  [[nodiscard]] std::uint32_t lost(std::uint32_t rank) const override { return device_->lost(rank); }
+
   [[nodiscard]] SessionQueues* sessions() override { return sessions_.get(); }
   [[nodiscard]] BarrierGates* gates() override { return gates_.get(); }
 
