@@ -227,7 +227,9 @@ void wait_for(Rank& rank) {
   const heddle_worker worker = rank.pick(rank.workers);
   heddle_wait_condition condition{};
   condition.size = sizeof condition;
-  condition.arg = const_cast<heddle_status*>(&kEnds[rank.below(kEnds.size())]);
+  // An error of the program's own leaves no words, and this thread may not have any yet.
+  const std::size_t ends = heddle_last_error()[0] == 0 ? kEnds.size() - 1 : kEnds.size();
+  condition.arg = const_cast<heddle_status*>(&kEnds[rank.below(ends)]);
   if (!rank.chance(10)) condition.ready = [](void* end) { return *static_cast<const heddle_status*>(end); };
   if (rank.chance(50)) condition.tell = &tell_wait;
   const std::int64_t time = rank.timeout();
