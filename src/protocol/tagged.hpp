@@ -161,6 +161,9 @@ class Tagged final : public engine::Protocol {
   }
   // Sends a message of more than at_once() bytes in parts. Its room is reserved. AGAIN: not now.
   base::Status send_parts(const SendRequest& request, const engine::CallersCompletion& completion);
+  // Offers it instead, where send_parts() has said AGAIN: then its room is given back. AGAIN: not
+  // now; it keeps its room.
+  base::Status offer_instead(const SendRequest& request, const engine::CallersCompletion& completion);
   // True: several may be posted in one call; each must be counted afterwards.
   [[nodiscard]] bool ordered() const { return ordered_; }
   void count_sent(heddle_peer target) { ++credit(target).sequence; }

@@ -64,6 +64,17 @@ base::Status Tagged::send_parts(const SendRequest& request, const engine::Caller
   return HEDDLE_POSTED;
 }
 
+base::Status Tagged::offer_instead(const SendRequest& request, const engine::CallersCompletion& completion) {
+  if (!reserve_offer<true>(request.target)) return HEDDLE_AGAIN;
+  const base::Status status = offer(request, completion);
+  if (status == HEDDLE_POSTED) {
+    give_back<true>(request.target, request.bytes);
+  } else {
+    give_offer_back<true>(request.target);
+  }
+  return status;
+}
+
 // What an operation has that waits for its receiver.
 void Tagged::note_offered(engine::Operation& operation, const SendRequest& request) {
   operation.completion.when = HEDDLE_WHEN_REMOTE;  // the source is read until the end

@@ -18,6 +18,7 @@ namespace heddle::worker {
 // execute a start at once, or let it wait in the worker's queue for the thread that will.
 //
 // A start has
+//   start_queued(worker)   optional: start() where it comes from the queue
 //   start(worker)          on the thread that is inside the worker: DONE, POSTED, AGAIN or an error
 //   ended(worker, status)  of one that has waited in the queue, with what start() returned, or with
 //                          the error by which it ends unstarted
@@ -98,6 +99,12 @@ struct OfferStart {
   base::Status start(Worker& worker) const {
     return request.in_parts ? worker.tagged().send_parts(request, completion)
                             : worker.tagged().offer(request, completion);
+  }
+  // From the queue: a pipe that is busy may stay so for long, and must not hold up what is behind.
+  base::Status start_queued(Worker& worker) const {
+    const base::Status status = start(worker);
+    if (status != HEDDLE_AGAIN || !request.in_parts) return status;
+    return worker.tagged().offer_instead(request, completion);
   }
   void ended(Worker& worker, base::Status status) const {
     if (status < HEDDLE_DONE) give_back(worker);
@@ -284,7 +291,14 @@ class Inbox {
         return cancel;
       }
     }
-    const base::Status status = cancel == HEDDLE_DONE ? what.start(inbox.worker_) : cancel;
+    base::Status status = cancel;
+    if (cancel == HEDDLE_DONE) {
+      if constexpr (requires { what.start_queued(inbox.worker_); }) {
+        status = what.start_queued(inbox.worker_);
+      } else {
+        status = what.start(inbox.worker_);
+      }
+    }
     what.ended(inbox.worker_, status);
     return status;
   }

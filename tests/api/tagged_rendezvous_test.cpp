@@ -437,6 +437,68 @@ TEST(RendezvousStress, BothCopyAtOnceWithHelpers) {
   send_and_receive_at_once("adaptive");
 }
 
+// A receiver that does not look fills its pipe. What waits in the queue behind the next long
+// message for it must go on, such as messages for others.
+TEST(Rendezvous, ABusyPipeHoldsUpNoQueue) {
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{
+      {"HEDDLE_SHARING", "offload"}, {"HEDDLE_PROGRESS", "none"}, {"HEDDLE_TAG_CREDIT_BYTES", "32M"}});
+  const Job job(3, "shm");
+  constexpr std::size_t kMessages = 8;  // more than the cells of a worker hold
+  std::vector<Context> contexts;
+  std::vector<Worker> workers;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    contexts.push_back(job.join(rank));
+    heddle_worker_options options{};
+    options.size = sizeof options;
+    options.sharing = rank == 0 ? HEDDLE_SHARING_OFFLOAD : HEDDLE_SHARING_EXCLUSIVE;
+    workers.push_back(contexts.back().open_worker(options));
+  }
+  const std::vector<std::byte> data = pattern(400'000, 1);
+  std::array<Outcome, kMessages> sent;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    const heddle_completion completion = sent.at(i).completion();
+    Status status = HEDDLE_AGAIN;
+    ASSERT_TRUE(within_time([&] { return status != HEDDLE_AGAIN; },
+                            [&] { status = workers[0].try_send({1, 0}, i, data, &completion); }));
+    ASSERT_GE(status, 0) << heddle_last_error();
+    if (status == HEDDLE_DONE) sent.at(i) = {1, status};
+  }
+  const std::uint64_t word = 7;
+  std::uint64_t got = 0;
+  heddle_receive receive{};
+  ASSERT_GE(workers[2].try_recv({{0, 0}, 9, UINT64_MAX}, std::as_writable_bytes(std::span(&got, 1)), &receive), 0);
+  ASSERT_GE(workers[0].try_send({2, 0}, 9, std::as_bytes(std::span(&word, 1))), 0);
+  ASSERT_TRUE(within_time([&] { return receive.status == HEDDLE_DONE; }, [&] { turn(workers[2]); }))
+      << "it waits behind a message that does not get on";
+  EXPECT_EQ(got, word);
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    std::vector<std::byte> room(data.size());
+    heddle_receive one{};
+    Status status = workers[1].try_recv({{0, 0}, i, UINT64_MAX}, room, &one);
+    ASSERT_GE(status, 0) << heddle_last_error();
+    ASSERT_TRUE(
+        within_time([&] { return std::atomic_ref(one.status).load(std::memory_order_acquire) != HEDDLE_POSTED; },
+                    [&] { turn(workers[1]); }));
+    EXPECT_EQ(one.status, HEDDLE_DONE);
+    EXPECT_EQ(room, data) << "message " << i;
+  }
+  ASSERT_TRUE(within_time(
+      [&] {
+        return std::ranges::all_of(
+            sent, [](Outcome& one) { return std::atomic_ref(one.times).load(std::memory_order_acquire) == 1; });
+      },
+      [&] { turn(workers[1]); }));
+  for (const Outcome& one : sent) EXPECT_EQ(one.status, HEDDLE_DONE);
+  std::vector<std::thread> leaving;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    leaving.emplace_back([&, rank] {
+      workers[rank] = {};
+      contexts[rank] = {};
+    });
+  }
+  for (std::thread& thread : leaving) thread.join();
+}
+
 // ---- operations ---------------------------------------------------------------------------------
 
 // Two workers send to each other, and each needs operations to fetch the other's messages. Every
