@@ -89,9 +89,10 @@ HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle
  * returns TIMEOUT and the worker stays open with all its operations: call again later, or leave the
  * context, which ends the rest. The usual reason: their target ranks live and do not do their part
  * (post a receive, open a worker, make progress). The memory of the operations must live until
- * then. Messages that arrive for the worker later are dropped, and so are USER messages that no
- * heddle_run_tasks has taken; a warning tells how many. No other thread may be in a call on the
- * worker; that includes a handler that its heddle_run_tasks runs.
+ * then. Receives end with CANCELLED, also those whose message is still coming. Messages that arrive
+ * for the worker later are dropped, and so are USER messages that no heddle_run_tasks has taken; a
+ * warning tells how many. No other thread may be in a call on the worker; that includes a handler
+ * that its heddle_run_tasks runs.
  * Errors: STATE (inside a NETWORK handler, or a USER handler of this worker; it stays open);
  * TIMEOUT (it stays open); what heddle_quiet returns (the worker is closed nevertheless). */
 HEDDLE_API heddle_status heddle_worker_close(heddle_worker worker);
