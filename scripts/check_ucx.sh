@@ -32,7 +32,7 @@ for source in src/transport/ucx/*.cpp; do
 done
 ((failed == 0)) && echo "check_ucx: compiled with the headers of $release"
 
-export LD_LIBRARY_PATH=$PWD/$inside/lib HEDDLE_UCX_LIBRARY=libucp.so.0
+export LD_LIBRARY_PATH=$PWD/$inside/lib HEDDLE_LIBRARIES=ucx=libucp.so.0
 said=$("$tree/tools/heddle" info transports ucx)
 echo "$said" | grep 'set up as'
 [[ $said == *"UCX 1.22"* ]] || { echo "check_ucx: another UCX was opened"; failed=1; }

@@ -64,7 +64,7 @@ UCX = {"HEDDLE_TRANSPORT": "ucx", "HEDDLE_UCX_TLS": "posix"}
 UCX_PATHS = {f"ucx_{name}_8": (f"burst_{name}", f"count_burst_{name}", UCX) for name in ("put", "get", "am")}
 PATHS |= UCX_PATHS
 # Likewise over verbs, whose library does nothing but copy: what Heddle adds to ibv_post_send and ibv_poll_cq. As for utofu, no kernel is asked.
-VERBS = {"HEDDLE_TRANSPORT": "verbs", "HEDDLE_REG_CACHE_WATCH": "0"}
+VERBS = {"HEDDLE_TRANSPORT": "verbs", "HEDDLE_REG_CACHE": "watch=0"}
 VERBS_PATHS = {f"verbs_{name}_8": (f"burst_{name}", f"count_burst_{name}", VERBS) for name in ("put", "get", "am")}
 PATHS |= VERBS_PATHS
 # The same over a libfabric that does nothing by itself; main() adds where it is.
@@ -96,7 +96,7 @@ UTOFU_PATHS = {
     for operation in ("put_8", "put_32", "put_64", "get_64")
     for layer in ("raw", "transport", "api")
 }
-UTOFU_SETTINGS = {"HEDDLE_TRANSPORT": "utofu", "HEDDLE_REG_CACHE_WATCH": "0"}
+UTOFU_SETTINGS = {"HEDDLE_TRANSPORT": "utofu", "HEDDLE_REG_CACHE": "watch=0"}
 FEW, MANY = 1600, 9600  # both multiples of the program's batch
 
 
@@ -148,7 +148,7 @@ def per_operation(programs, name):
         way = (shmem_program, operation, function, {}, (context,))
     elif name in UTOFU_PATHS:
         operation, function, layer = UTOFU_PATHS[name]
-        way = (utofu_program, operation, function, UTOFU_SETTINGS | {"HEDDLE_UTOFU_LIBRARY": utofu_library}, (layer,))
+        way = (utofu_program, operation, function, UTOFU_SETTINGS | {"HEDDLE_LIBRARIES": f"utofu={utofu_library}"}, (layer,))
     else:
         operation, function, *rest = PATHS[name]
         way = (program, operation, function, rest[0] if rest else {}, ())
@@ -178,7 +178,8 @@ def main(arguments):
     if len(arguments) not in (5, 6) or arguments[5:] not in ([], ["--update"]):
         sys.exit(__doc__)
     program, shmem_program, utofu, networks, path = arguments[:5]
-    VERBS["HEDDLE_VERBS_LIBRARY"], OFI["HEDDLE_OFI_LIBRARY"] = networks.split(",")
+    verbs_library, ofi_library = networks.split(",")
+    VERBS["HEDDLE_LIBRARIES"], OFI["HEDDLE_LIBRARIES"] = f"verbs={verbs_library}", f"ofi={ofi_library}"
     utofu_program, _, utofu_library = utofu.partition(",")
     programs = (program, shmem_program, utofu_program, utofu_library)
     if shutil.which("valgrind") is None:
@@ -188,7 +189,7 @@ def main(arguments):
     if why_no_ucx:
         print(f"left out, for there is no UCX: {', '.join(UCX_PATHS)}: {why_no_ucx}")
     left_out = UCX_PATHS if why_no_ucx else {}
-    for paths, library in ((VERBS_PATHS, VERBS["HEDDLE_VERBS_LIBRARY"]), (OFI_PATHS, OFI["HEDDLE_OFI_LIBRARY"])):
+    for paths, library in ((VERBS_PATHS, verbs_library), (OFI_PATHS, ofi_library)):
         left_out = left_out | (paths if library == "-" else {})
     names = [name for name in PATHS if name not in left_out]
     names += (list(SHMEM_PATHS) if shmem_program != "-" else []) + (list(UTOFU_PATHS) if utofu != "-" else [])

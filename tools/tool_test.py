@@ -132,7 +132,7 @@ class Info(Case):
 
 
     def test_transports_that_are_chosen_and_cannot_be_used_here(self):
-        missing = {"HEDDLE_UCX_LIBRARY": "libucp.so.none", "HEDDLE_OFI_LIBRARY": "libfabric.so.none"}
+        missing = {"HEDDLE_LIBRARIES": "ucx=libucp.so.none,ofi=libfabric.so.none"}
         for choice in ({"HEDDLE_TRANSPORT": "ucx"}, {"HEDDLE_TRANSPORTS": "shm,ucx"}, {"HEDDLE_TRANSPORTS": "shm,ucx,ofi"}):
             result = heddle("info", **missing, **choice)
             self.assertEqual(result.returncode, 1, choice)
@@ -154,8 +154,8 @@ class Info(Case):
         self.assertRegex(self.told("info"), "  between nodes a job (would use|could use nothing)")
 
     def test_a_job_without_a_network_is_told_every_reason(self):
-        reasons = {"HEDDLE_UCX_LIBRARY": "/" + "u" * 200 + "/libucp.so.none", "HEDDLE_VERBS_LIBRARY": "/" + "v" * 200 + "/libibverbs.so.none",
-                   "HEDDLE_OFI_LIBRARY": "/" + "o" * 200 + "/libfabric.so.none"}
+        files = {"ucx": "libucp.so.none", "verbs": "libibverbs.so.none", "ofi": "libfabric.so.none"}
+        reasons = {"HEDDLE_LIBRARIES": ",".join(f"{name}=/{name[0] * 200}/{file}" for name, file in files.items())}
         job = heddle("run", "-n", "2", TOOL, "info", "--job", HEDDLE_NODE_RANKS="1", **reasons)
         self.assertNotEqual(job.returncode, 0)
         for library in ("libucp.so.none", "libibverbs.so.none", "libfabric.so.none"):
@@ -220,28 +220,26 @@ class Missing(Case):
         return found
 
     def test_ucx(self):
-        found = self.transport(HEDDLE_UCX_LIBRARY="libucp.so.none")
+        found = self.transport(HEDDLE_LIBRARIES="ucx=libucp.so.none")
         self.assertFalse(found["available"])
         self.assertIn("libucp.so.none cannot be loaded: ", found["problem"])
         self.assertIn("Debian: libucx0", found["problem"])
-        self.assertIn("ucx         not available: libucp.so.none cannot be", self.told("info", HEDDLE_UCX_LIBRARY="libucp.so.none"))
-        job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_UCX_LIBRARY="libucp.so.none", HEDDLE_TRANSPORT="ucx")
+        self.assertIn("ucx         not available: libucp.so.none cannot be", self.told("info", HEDDLE_LIBRARIES="ucx=libucp.so.none"))
+        job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_LIBRARIES="ucx=libucp.so.none", HEDDLE_TRANSPORT="ucx")
         self.assertIn("libucp.so.none cannot be loaded: ", job.stdout + job.stderr)
 
     def test_verbs_settings_are_checked_without_an_adapter(self):
-        for devices, more in (("a,a", {}), ("a,b,c", {}), ("a,", {}), ("auto", {"HEDDLE_VERBS_DEVICE": "a"})):
-            (found,) = self.object("transports", "verbs", HEDDLE_VERBS_LIBRARY="libibverbs.so.none", HEDDLE_VERBS_DEVICES=devices,
-                                   **more)["transports"]
+        for devices in ("a,a", "a,b,c", "a,", "auto,a"):
+            (found,) = self.object("transports", "verbs", HEDDLE_LIBRARIES="verbs=libibverbs.so.none", HEDDLE_NET_DEVICES=devices)["transports"]
             if "built without" in found["problem"]:
                 self.skipTest("built without verbs")
-            self.assertIn("not both" if more else f'HEDDLE_VERBS_DEVICES="{devices}": give auto, or up to 2 different adapters',
-                          found["problem"])
+            self.assertIn(f'HEDDLE_NET_DEVICES="{devices}": give auto, or up to 2 different adapters', found["problem"])
 
     def test_ucx_without_a_device_that_does(self):
         self.transport()
-        found = self.transport(HEDDLE_UCX_TLS="self", HEDDLE_UCX_NET_DEVICES="lo")
+        found = self.transport(HEDDLE_UCX_TLS="self", HEDDLE_NET_DEVICES="lo")
         self.assertFalse(found["available"])
-        for setting in ('HEDDLE_UCX_TLS="self"', 'HEDDLE_UCX_NET_DEVICES="lo"'):
+        for setting in ('HEDDLE_UCX_TLS="self"', 'HEDDLE_NET_DEVICES="lo"'):
             self.assertIn(setting, found["problem"])
 
     def ofi(self, **variables):

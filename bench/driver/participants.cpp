@@ -113,7 +113,7 @@ std::string missing(const Peer& peer) {
 // peer.
 Words over(const char* transport, Words more = {}) {
   more.insert(more.end(), {std::string("HEDDLE_TRANSPORT=") + transport, "HEDDLE_TRANSPORTS", "HEDDLE_NODE_RANKS",
-                           "HEDDLE_UCX_TLS", "HEDDLE_UCX_NET_DEVICES"});
+                           "HEDDLE_UCX_TLS", "HEDDLE_NET_DEVICES"});
   return more;
 }
 
@@ -230,12 +230,7 @@ class Party {
       // share of the whole.
       BenchOptions fabric = alone("overhead", options_.threads.empty() ? 1 : 0);
       fabric.memory = "registered";
-      add_heddle("heddle on a fabric of 1 us", fabric, over("fault+shm", {"HEDDLE_FAULT_LATENCY=1us"}));
-    }
-    if (wants("aggregation")) {
-      // The transport takes 64 messages at a time, as a card with a queue of that length.
-      add_heddle("heddle on a busy fabric of 10 us", alone("aggregation"),
-                 over("fault+shm", {"HEDDLE_FAULT_LATENCY=10us"}));
+      add_heddle("heddle on a fabric of 1 us", fabric, over("fault+shm", {"HEDDLE_FAULT=latency=1us"}));
     }
     if (wants("duplex")) {
       for (const std::uint32_t count : pairs()) {
@@ -275,8 +270,8 @@ class Party {
   }
   // Two ranks of a node, with two of another node beside them, and without.
   void add_mixed() {
-    const Words joint = {"HEDDLE_NODE_RANKS=2",    "HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_TRANSPORT",  "HEDDLE_UCX_TLS",
-                         "HEDDLE_UCX_NET_DEVICES", "UCX_TLS=tcp,self",          "UCX_NET_DEVICES=lo"};
+    const Words joint = {"HEDDLE_NODE_RANKS=2", "HEDDLE_TRANSPORTS=shm,ucx", "HEDDLE_TRANSPORT",  "HEDDLE_UCX_TLS",
+                         "HEDDLE_NET_DEVICES",  "UCX_TLS=tcp,self",          "UCX_NET_DEVICES=lo"};
     add_heddle("heddle, 2 nodes of 2 ranks", alone("mixed_job"), joint, harness::kMixedProcesses);
     add_heddle("heddle, 1 node of 4 ranks", alone("mixed_job"), over("shm"), harness::kMixedProcesses);
   }

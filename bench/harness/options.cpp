@@ -37,10 +37,9 @@ Benchmarks only by name:
   convolution              a matrix split among 4 and 16 threads, under each progress policy, as for PIOMan
   oversubscription         4 and 8 processes on the cores there are; 8 of 8 threads
   overlap                  send or receive, compute, wait, as for PIOMan
-  aggregation              small messages with aggregation and without, also on a fabric that is busy
   network_tcp, network_posix
                            8 bytes over UCX's TCP, and its shared memory; with --peers beside UCX itself
-  network_ofi              8 bytes over libfabric, by the provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN
+  network_ofi              8 bytes over libfabric, by the provider that HEDDLE_OFI_PROVIDER and HEDDLE_NET_DEVICES
                            name or else the best; with --peers beside libfabric itself, and Heddle over UCX's TCP
   mixed_job                two ranks on one of two nodes, by shm,ucx, beside the same two by shm alone
   programs                 what programs do, with the library's own waits; --op latency,bw,bibw,mbw_mr,latency_mt,

@@ -68,8 +68,8 @@ struct BenchOptions {
 // measurements as papers made them.
 inline const std::vector<std::string> kUsualNames = {"limit", "pingpong", "rate", "bandwidth", "atomics", "gups"};
 inline const std::vector<std::string> kOtherNames = {
-    "reaction",    "compute",          "overhead",    "fairness",      "duplex",      "convolution", "overlap",
-    "aggregation", "oversubscription", "network_tcp", "network_posix", "network_ofi", "mixed_job",   "programs"};
+    "reaction",         "compute",     "overhead",      "fairness",    "duplex",    "convolution", "overlap",
+    "oversubscription", "network_tcp", "network_posix", "network_ofi", "mixed_job", "programs"};
 // Those of kOtherNames that go over a network; a participant has at most one of them.
 inline const std::vector<std::string> kNetworkNames = {"network_tcp", "network_posix", "network_ofi", "mixed_job"};
 inline bool is_network(std::string_view name) {

@@ -55,7 +55,7 @@ Memory::~Memory() {
   if (buffer_ != nullptr) must(heddle_region_release(registered_region_), "heddle_region_release");
 }
 
-Heddle::Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes, heddle_choice aggregation)
+Heddle::Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes)
     : memory_(memory), mode_(mode), previous_(last_), lanes_(lanes), desks_(lanes) {
   last_ = this;
   for (std::uint32_t i = 0; i < lanes; ++i) {
@@ -64,7 +64,6 @@ Heddle::Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes, hed
       heddle_worker_options how{};
       how.size = sizeof how;
       how.sharing = mode.sharing;
-      how.aggregation = aggregation;
       must(heddle_worker_open(job_context, &how, &lane.worker), "heddle_worker_open");
       must(heddle_worker_index(lane.worker, &lane.index), "heddle_worker_index");
     } else {
@@ -127,7 +126,7 @@ Identity Heddle::identity() const {
     must(heddle_remote_mapped(memory_.at(1 - rank, 0), sizeof(std::uint64_t), &mapped), "heddle_remote_mapped");
     signals = mapped == 0;
   }
-  return {name, mode_.name, kind_, mode_.own, mode_.sharing != HEDDLE_SHARING_EXCLUSIVE, registered_, signals};
+  return {name, mode_.name, kind_, mode_.own, &mode_ != &kExclusive, registered_, signals};
 }
 
 void Heddle::send_late(std::uint32_t lane) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -69,13 +70,14 @@ class Memory {
 struct SharingMode {
   const char* name;
   heddle_sharing sharing;
-  bool own;  // a worker for each lane; else all lanes use one
+  bool own;             // a worker for each lane; else all lanes use one
+  bool locked = false;  // by LockedHeddle
 };
 inline constexpr SharingMode kModes[] = {
-    {"exclusive", HEDDLE_SHARING_EXCLUSIVE, true}, {"auto", HEDDLE_SHARING_AUTO, true},
-    {"auto_one", HEDDLE_SHARING_AUTO, false},      {"shared", HEDDLE_SHARING_SHARED, false},
-    {"offload", HEDDLE_SHARING_OFFLOAD, false},    {"delegate", HEDDLE_SHARING_DELEGATE, false},
-    {"mutex", HEDDLE_SHARING_MUTEX, false}};
+    {"exclusive", HEDDLE_SHARING_EXCLUSIVE, true},   {"auto", HEDDLE_SHARING_AUTO, true},
+    {"auto_one", HEDDLE_SHARING_AUTO, false},        {"shared", HEDDLE_SHARING_SHARED, false},
+    {"offload", HEDDLE_SHARING_OFFLOAD, false},      {"delegate", HEDDLE_SHARING_DELEGATE, false},
+    {"mutex", HEDDLE_SHARING_EXCLUSIVE, false, true}};
 inline constexpr const SharingMode& kExclusive = kModes[0];
 
 class Heddle {
@@ -90,8 +92,7 @@ class Heddle {
   // numbers. Opening an offload worker starts its thread, on the cores that the caller may use now.
   // The most recently made object has the handlers. The first one's first worker is the process's
   // worker 0, which serves registered memory.
-  Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes,
-         heddle_choice aggregation = HEDDLE_CHOICE_DEFAULT);
+  Heddle(Memory& memory, const SharingMode& mode, std::uint32_t lanes);
   Heddle(const Heddle&) = delete;
   Heddle& operator=(const Heddle&) = delete;
   ~Heddle();
@@ -145,6 +146,19 @@ class Heddle {
     if (mine.waited == mine.posted) return;
     must(heddle_counter_wait(mine.worker, mine.counter, mine.posted, HEDDLE_FOREVER), "heddle_counter_wait");
     mine.waited = mine.posted;
+  }
+  // One look at what wait_all() waits for.
+  bool test_all(std::uint32_t lane, Request* requests, std::uint64_t count) {
+    Lane& mine = lanes_[lane];
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (!requests[i].waits) continue;
+      if (!has_come(heddle_recv_wait(mine.worker, &requests[i].receive, 0), "heddle_recv_wait")) return false;
+      requests[i].waits = false;
+    }
+    if (mine.waited == mine.posted) return true;
+    if (!has_come(heddle_counter_wait(mine.worker, mine.counter, mine.posted, 0), "heddle_counter_wait")) return false;
+    mine.waited = mine.posted;
+    return true;
   }
   void send_now(std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const void* data, std::uint64_t bytes) {
     Request request;
@@ -229,6 +243,12 @@ class Heddle {
     return desks_[lane].arrived.load(std::memory_order_acquire);
   }
   void await(std::uint32_t lane, std::uint64_t count) { wait_for(lane, desks_[lane].arrived, count); }
+  // One look at what await() waits for.
+  bool test_arrived(std::uint32_t lane, std::uint64_t count) {
+    progress(lane);
+    if (desks_[lane].late.load(std::memory_order_acquire)) send_late(lane);
+    return arrived(lane) >= count;
+  }
 
   // ---- calls: a message whose handler computes an answer ----
   void call(std::uint32_t to, const ServiceCall& call) {
@@ -289,6 +309,9 @@ class Heddle {
     std::unique_ptr<std::byte, decltype(&std::free)> answer{nullptr, std::free};
   };
 
+  static bool has_come(heddle_status status, const char* what) {
+    return status != HEDDLE_ERR_TIMEOUT && must(status, what) == HEDDLE_DONE;
+  }
   static heddle_atomic_op opcode(measure::Atomic op) {
     constexpr heddle_atomic_op kOps[] = {HEDDLE_ADD64, HEDDLE_SWAP64, HEDDLE_COMPARE_SWAP64, HEDDLE_ADD64, HEDDLE_XOR64,
                                          HEDDLE_AND64, HEDDLE_OR64};
@@ -322,6 +345,81 @@ class Heddle {
   Heddle* const previous_;  // that had the handlers
   std::vector<Lane> lanes_;
   std::vector<Desk> desks_;  // by lane
+};
+
+// One lock around each call of an exclusive worker that all lanes use: the baseline that sharing
+// modes are measured against. A wait gives the lock away between its looks.
+class LockedHeddle : public Heddle {
+ public:
+  using Heddle::Heddle;
+
+  void send(std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const void* data, std::uint64_t bytes,
+            Request& request) {
+    const std::scoped_lock lock(mutex_);
+    Heddle::send(lane, to, tag, data, bytes, request);
+  }
+  void receive(std::uint32_t lane, std::uint32_t from, std::uint64_t tag, void* data, std::uint64_t bytes,
+               Request& request) {
+    const std::scoped_lock lock(mutex_);
+    Heddle::receive(lane, from, tag, data, bytes, request);
+  }
+  void wait_all(std::uint32_t lane, Request* requests, std::uint64_t count) {
+    until([&] { return test_all(lane, requests, count); });
+  }
+  void send_now(std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const void* data, std::uint64_t bytes) {
+    Request request;
+    send(lane, to, tag, data, bytes, request);
+    wait_all(lane, &request, 1);
+  }
+  void receive_now(std::uint32_t lane, std::uint32_t from, std::uint64_t tag, void* data, std::uint64_t bytes) {
+    Request request;
+    receive(lane, from, tag, data, bytes, request);
+    wait_all(lane, &request, 1);
+  }
+  bool put(std::uint32_t lane, std::uint32_t to, std::uint64_t offset, const void* source, std::uint64_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    return Heddle::put(lane, to, offset, source, bytes);
+  }
+  bool get(std::uint32_t lane, std::uint32_t from, std::uint64_t offset, void* target, std::uint64_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    return Heddle::get(lane, from, offset, target, bytes);
+  }
+  template <measure::Atomic kOp>
+  bool atomic(std::uint32_t lane, std::uint32_t to, std::uint64_t offset, std::uint64_t operand,
+              std::uint64_t* result) {
+    const std::scoped_lock lock(mutex_);
+    return Heddle::atomic<kOp>(lane, to, offset, operand, result);
+  }
+  void flush(std::uint32_t lane, std::uint32_t rank) {
+    const std::scoped_lock lock(mutex_);
+    Heddle::flush(lane, rank);
+  }
+  void quiet(std::uint32_t lane) {
+    const std::scoped_lock lock(mutex_);
+    Heddle::quiet(lane);
+  }
+  bool progress(std::uint32_t lane) {
+    const std::scoped_lock lock(mutex_);
+    return Heddle::progress(lane);
+  }
+  void message(std::uint32_t lane, std::uint32_t to, const void* data, std::uint64_t bytes, bool answered) {
+    const std::scoped_lock lock(mutex_);
+    Heddle::message(lane, to, data, bytes, answered);
+  }
+  void await(std::uint32_t lane, std::uint64_t count) {
+    until([&] { return test_arrived(lane, count); });
+  }
+
+ private:
+  template <class Look>
+  void until(Look&& look) {
+    for (;; std::this_thread::yield()) {
+      const std::scoped_lock lock(mutex_);
+      if (look()) return;
+    }
+  }
+
+  std::mutex mutex_;
 };
 
 }  // namespace heddle::bench::libraries

@@ -73,7 +73,7 @@ fi_info* choose_provider(bool threads) {
     hints->fabric_attr->prov_name = strdup(named != nullptr ? named : provider);
     fi_info* list = nullptr;
     if (fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &list) != 0) continue;
-    const char* domain = value_of("HEDDLE_OFI_DOMAIN");
+    const char* domain = value_of("HEDDLE_NET_DEVICES");
     for (fi_info* info = list; info != nullptr; info = info->next) {
       if (domain != nullptr && std::strcmp(info->domain_attr->name, domain) != 0) continue;
       fi_info* chosen = fi_dupinfo(info);

@@ -17,7 +17,7 @@ Needs needs_of(const harness::BenchSession& session) {
   const auto raise = [&](const char* bench, const std::vector<std::uint32_t>& threads) {
     if (session.wants(bench)) needs.lanes = std::max(needs.lanes, *std::max_element(threads.begin(), threads.end()));
   };
-  for (const char* bench : {"rate", "gups", "aggregation"}) raise(bench, harness::threads_of(options));
+  for (const char* bench : {"rate", "gups"}) raise(bench, harness::threads_of(options));
   raise("overhead", harness::threads_or(options, harness::kOverheadThreads));
   raise("duplex", harness::threads_or(options, harness::kDuplexThreads));
   raise("convolution", harness::threads_or(options, harness::kConvolutionThreads));

@@ -78,15 +78,17 @@ template <Messages L>
 void send_window(L& library, std::uint32_t lane, std::uint32_t to, std::uint64_t tag, const Ends& ends,
                  std::uint64_t bytes) {
   typename L::Request requests[kWindow];
-  for (auto& request : requests) library.send(lane, to, tag, ends.out.data(), bytes, request);
-  library.wait_all(lane, requests, kWindow);
+  const std::uint64_t count = window_of(bytes);
+  for (std::uint64_t i = 0; i < count; ++i) library.send(lane, to, tag, ends.out.data(), bytes, requests[i]);
+  library.wait_all(lane, requests, count);
 }
 template <Messages L>
 void receive_window(L& library, std::uint32_t lane, std::uint32_t from, std::uint64_t tag, const Ends& ends,
                     std::uint64_t bytes) {
   typename L::Request requests[kWindow];
-  for (auto& request : requests) library.receive(lane, from, tag, ends.in.data(), bytes, request);
-  library.wait_all(lane, requests, kWindow);
+  const std::uint64_t count = window_of(bytes);
+  for (std::uint64_t i = 0; i < count; ++i) library.receive(lane, from, tag, ends.in.data(), bytes, requests[i]);
+  library.wait_all(lane, requests, count);
 }
 
 // Threads of even ranks send windows to those of odd ones. Each window is answered, or all
@@ -131,7 +133,7 @@ template <Messages L>
 void one_way(Bench& bench, L& library, const char* name, const char* metric, const std::vector<std::uint64_t>& sizes) {
   if (!bench.wants_program(name)) return;
   for (const std::uint64_t bytes : sizes) {
-    const std::uint64_t messages = kWindow * bench.size() / 2;
+    const std::uint64_t messages = window_of(bytes) * bench.size() / 2;
     const bool rate = std::string(metric) == "rate";
     const Task task = bench.program(name, metric, bytes, static_cast<double>(rate ? messages : messages * bytes));
     send_windows(bench, library, bench.by_windows(task, bench.size() / 2), {1, true, false});
@@ -144,17 +146,20 @@ void both_ways(Bench& bench, L& library) {
   if (!bench.wants_program("bibw") || bench.identity().is_variant) return;
   for (const std::uint64_t bytes : bench.program_sizes({8, 4096, 65536, 1U << 20}, kMostMessageBytes)) {
     AllEnds ends(bench, 1, bytes);
+    const std::uint64_t count = window_of(bytes);
     bench.measure(
-        bench.by_windows(bench.program("bibw", "bandwidth", bytes, 2.0 * kWindow * static_cast<double>(bytes)), 2), 1,
+        bench.by_windows(bench.program("bibw", "bandwidth", bytes, static_cast<double>(2 * count * bytes)), 2), 1,
         {[&](std::uint64_t run) { ends.prepare(run); },
-         [&](std::uint32_t lane, std::uint64_t n) {
+         [&, count](std::uint32_t lane, std::uint64_t n) {
            typename L::Request in[kWindow];
            typename L::Request out[kWindow];
            for (std::uint64_t i = 0; i < n; ++i) {
-             for (auto& request : in) library.receive(lane, bench.peer(), kData, ends[0].in.data(), bytes, request);
-             for (auto& request : out) library.send(lane, bench.peer(), kData, ends[0].out.data(), bytes, request);
-             library.wait_all(lane, out, kWindow);
-             library.wait_all(lane, in, kWindow);
+             for (std::uint64_t k = 0; k < count; ++k)
+               library.receive(lane, bench.peer(), kData, ends[0].in.data(), bytes, in[k]);
+             for (std::uint64_t k = 0; k < count; ++k)
+               library.send(lane, bench.peer(), kData, ends[0].out.data(), bytes, out[k]);
+             library.wait_all(lane, out, count);
+             library.wait_all(lane, in, count);
            }
          },
          [&](std::uint64_t run) { return ends.right(run); }});

@@ -12,8 +12,12 @@
 
 namespace heddle::bench::measure {
 
-// Messages, puts or gets that are begun before any of them is waited for: OSU's.
+// Messages, puts or gets that are begun before any of them is waited for: OSU's 64, and 8 of those
+// that are longer than 64 KiB.
 inline constexpr std::uint64_t kWindow = 64;
+constexpr std::uint64_t window_of(std::uint64_t bytes) {
+  return bytes <= 65536 ? kWindow : 8;
+}
 inline constexpr std::uint32_t kMostThreads = 8;
 inline constexpr std::uint32_t kManyProcesses = 8;  // 7 to 1; 4 pairs; all to all
 

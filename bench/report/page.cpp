@@ -41,7 +41,6 @@ std::string subject_of(const harness::RecordKey& key) {
   const std::string first = op.substr(0, op.find('_'));
   if (key.bench == "overlap" || key.bench == "fairness" || harness::contains(harness::kCollectiveForms, first))
     return first;
-  if (key.bench == "aggregation") return op.substr(0, op.rfind('_'));
   const bool messages = key.bench == "pingpong" || key.bench == "rate";
   return messages && op == "tagged" ? "am" : op;
 }

@@ -1,6 +1,6 @@
 // The bench `overhead` where there is no adapter: the threads of one process put into its own
 // memory over the transport verbs, on a libibverbs that executes requests within the process and
-// counts calls of ibv_post_send (src/transport/test/verbs_idle.hpp). HEDDLE_VERBS_LIBRARY names
+// counts calls of ibv_post_send (src/transport/test/verbs_idle.hpp). HEDDLE_LIBRARIES names
 // it. So the cost of posting, and the number of operations that share such a call, depend on Heddle
 // alone.
 #include <dlfcn.h>
@@ -26,8 +26,11 @@ constexpr std::uint64_t kQuickPuts = 50;
 
 // The first word of the data that the library exports. Null: there is no such library.
 const std::atomic<std::uint64_t>* find_counter() {
-  const char* name = std::getenv("HEDDLE_VERBS_LIBRARY");
-  void* library = name != nullptr ? ::dlopen(name, RTLD_NOW | RTLD_NODELETE) : nullptr;
+  const char* set = std::getenv("HEDDLE_LIBRARIES");
+  const std::string_view libraries = set != nullptr ? set : "";
+  constexpr std::string_view kVerbs = "verbs=";
+  if (!libraries.starts_with(kVerbs) || libraries.find(',') != std::string_view::npos) return nullptr;
+  void* library = ::dlopen(set + kVerbs.size(), RTLD_NOW | RTLD_NODELETE);
   return library != nullptr ? static_cast<const std::atomic<std::uint64_t>*>(::dlsym(library, "idle_verbs")) : nullptr;
 }
 

@@ -17,6 +17,7 @@ namespace {
 using harness::BenchOptions;
 using libraries::kExclusive;
 using libraries::kModes;
+using libraries::LockedHeddle;
 using libraries::SharingMode;
 
 // The channel: the driver's, or one that rank 0 makes and names to the others.
@@ -69,15 +70,6 @@ std::string policy_suffix() {
   return (policy.empty() || policy == "none" ? std::string() : "_" + policy) + (offloads ? "_offload" : "");
 }
 
-void measure_aggregation(Bench& bench, Memory& memory) {
-  if (!bench.wants("aggregation")) return;
-  for (const auto& [suffix, choice] : {std::pair{"_off", HEDDLE_CHOICE_OFF}, std::pair{"_on", HEDDLE_CHOICE_ON}}) {
-    Heddle library(memory, kExclusive, 1, choice);
-    bench.use(library);
-    measure::message_rate(bench, library, {"aggregation", suffix, "rate", 0});
-  }
-}
-
 const char* kind_of_registered(const BenchOptions& options) {
   return options.memory == "adopted" ? "adopted" : "registered";
 }
@@ -126,6 +118,14 @@ void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Sha
                          (over_network && harness::network_of(options) != nullptr);
   if (!something) return;
   bench.session().cores().unpin();  // an executor finds its core itself
+  if (mode.locked) {
+    LockedHeddle library(memory, mode, lanes);
+    bench.use(library);
+    measure::run_rates(bench, library);
+    if (bench.wants("duplex")) measure::duplex(bench, library);
+    if (options.memory == "allocated" || options.memory == "both") measure::overhead(bench, library);
+    return;
+  }
   Heddle library(memory, mode, lanes);
   bench.use(library);
   if (named) measure::run_rates(bench, library);
@@ -147,7 +147,7 @@ void measure_shared(Bench& bench, Memory& memory, std::uint32_t lanes, const Sha
 
 void measure_programs(Bench& bench, Memory& memory, std::uint32_t lanes) {
   for (const SharingMode& mode : kModes) {
-    if (!harness::wants_mode(bench.options(), mode.name)) continue;
+    if (mode.locked || !harness::wants_mode(bench.options(), mode.name)) continue;
     // an executor may run where the thread that opens its worker may run
     bench.session().cores().unpin();
     Heddle library(memory, mode, lanes);
@@ -171,7 +171,6 @@ void measure_all(harness::BenchSession& session) {
   for (const SharingMode& mode : kModes) {
     if (!mode.own && mode.sharing != HEDDLE_SHARING_AUTO) measure_shared(bench, memory, needs.lanes, mode);
   }
-  measure_aggregation(bench, memory);
 }
 
 // The samples of a session go to the driver. If there is none, rank 0 keeps them.

@@ -21,7 +21,7 @@ int take_part(const harness::BenchOptions& options);
 void run_reaction(Bench& bench, Heddle& library);
 void run_compute(Bench& bench);
 void run_fairness(Bench& bench, Heddle& library);
-// Beside `overhead`, where HEDDLE_VERBS_LIBRARY names the libibverbs of the tests.
+// Beside `overhead`, where HEDDLE_LIBRARIES names the libibverbs of the tests.
 void run_doorbells(Bench& bench, heddle_sharing sharing);
 void run_convolution(Bench& bench, Heddle& library);
 void run_oversubscription(Bench& bench, Heddle& library, Memory& memory);

@@ -239,12 +239,11 @@ class Context:
     def unpack(self, packed: bytes) -> RemoteRegion:
         """The region that Region.pack of a peer has named."""
 
-    def worker(self, sharing: Sharing = Sharing.DEFAULT, *, help: bool = True, aggregation: bool | None = None) -> Worker:
+    def worker(self, sharing: Sharing = Sharing.DEFAULT, *, help: bool = True) -> Worker:
         """
         Open a worker. Those of a rank are numbered 0, 1, 2, … in the order of opening.
 
         help: False: helper threads leave it alone.
-        aggregation: small messages leave together while the transport is busy; None: HEDDLE_AGGREGATION decides.
         """
 
     def on_message(self, number: SupportsIndex, handler: Callable[[Message], object] | None) -> None:
@@ -319,9 +318,6 @@ class Sharing(enum.Enum):
 
     DELEGATE = 4
     """Any thread; who is inside executes what others queue."""
-
-    MUTEX = 5
-    """One lock around everything, to measure against."""
 
     AUTO = 6
     """About as fast as EXCLUSIVE while one thread uses it; any thread may."""

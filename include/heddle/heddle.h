@@ -117,7 +117,7 @@ typedef enum heddle_status {
   HEDDLE_ERR_CONFIG = -11, /* a HEDDLE_* variable that cannot be parsed or used */
   /* the peer, launcher or packed bytes are of another version, or the ranks differ in a setting
    * that must be the same in all (HEDDLE_MAX_WORKERS, HEDDLE_SHM_RING_BYTES,
-   * HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES, HEDDLE_UCX_WINDOW_BYTES) */
+   * HEDDLE_TAG_CREDIT_BYTES, HEDDLE_AM_USER_BYTES, HEDDLE_NETWORK_WINDOW_BYTES) */
   HEDDLE_ERR_VERSION = -12,
   HEDDLE_ERR_BOOTSTRAP = -13, /* the launcher could not be reached, or was lost */
   HEDDLE_ERR_STATE = -14,     /* not allowed here, such as progress from inside a handler */

@@ -84,13 +84,6 @@ HEDDLE_API int heddle_run_tasks(heddle_worker worker, uint32_t most, int64_t tim
 /* Sends an active message. No order is guaranteed between messages, or between messages and puts,
  * except by fence.
  *
- * Aggregation (HEDDLE_AGGREGATION, heddle_worker_options). Without it, a call returns AGAIN when
- * the transport does not take the message now. With it, a small message, active or tagged (2 KiB at
- * most), is copied in that case. It leaves in one packet with others to the same worker once the
- * transport takes it. The call returns POSTED, the source may be reused, and this worker needs
- * progress until the message has left. The number of messages that wait is bounded: beyond that the
- * call returns AGAIN. Order and completions are as without it.
- *
  * Long payloads (more than HEDDLE_AM_EAGER_BYTES; `heddle info` tells the default of each
  * transport) are not copied here (rendezvous): the target fetches them from this process's memory
  * when it has room, while this process may compute. Only then may the source be reused, so

@@ -24,15 +24,14 @@ typedef enum heddle_sharing {
   /* the caller puts a command into a queue; an executor thread of the library posts it and polls:
    * for overlap, and where posting is expensive. POSTED; AGAIN if the queue is full. The executor
    * also handles arrivals, without a call of the application, whatever HEDDLE_PROGRESS says. The
-   * offload workers of a context share HEDDLE_EXECUTORS (1) such threads, which sleep when there is
-   * nothing to do: a long handler or call delays the other workers of its executor. Where threads
-   * share cores and wait on the worker, the executor stands aside for them, and callers post by
-   * themselves */
+   * offload workers of a context share one such thread, which sleeps when there is nothing to do: a
+   * long handler or call delays the other workers. Where threads share cores and wait on the
+   * worker, the executor stands aside for them, and callers post by themselves */
   HEDDLE_SHARING_OFFLOAD = 3,
   /* the thread inside the worker also executes the commands that others queue meanwhile: for many
    * threads without a spare core */
   HEDDLE_SHARING_DELEGATE = 4,
-  HEDDLE_SHARING_MUTEX = 5, /* one lock around everything: the baseline to measure against */
+  HEDDLE_SHARING_MUTEX = 5, /* since 0.3: as HEDDLE_SHARING_SHARED. New programs do not use it */
   /* about as fast as exclusive while one thread uses it, but safe; when several threads use it, it
    * works as delegate. A thread takes over a worker that another thread has, which costs both about
    * a microsecond (membarrier); heddle_context_progress does so, too. All threads share the worker
@@ -57,10 +56,7 @@ typedef struct heddle_worker_options {
   /* not 0: neither helpers, whatever HEDDLE_PROGRESS says, nor heddle_context_progress advance the
    * worker. The executor of an offload worker still does */
   uint64_t no_help;
-  /* small messages to one worker that wait while the transport is busy leave as one packet (see
-   * heddle_try_am).
-   * HEDDLE_CHOICE_DEFAULT: HEDDLE_AGGREGATION decides. This concerns sending only: every worker can
-   * receive packets */
+  /* without effect since 0.3: networks gather small messages by themselves */
   heddle_choice aggregation;
   /* a pointer of the program, which heddle_worker_user returns. A handler has the same argument on
    * all workers, and finds the data of one worker, such as its thread's, by this pointer */
@@ -77,7 +73,7 @@ typedef struct heddle_worker_options {
  * peer's worker is named by that number. Numbers are not reused. options may be null.
  * If only one thread may call the transport's library, every worker is in offload mode, whatever
  * was asked for; heddle_worker_mode returns the mode.
- * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size, options.aggregation),
+ * Errors: NO_MEMORY (more than HEDDLE_MAX_WORKERS), ARGUMENT (options.size),
  * UNSUPPORTED (an unknown sharing mode), CONFIG (HEDDLE_WORKER_OPERATIONS out of range), SYSTEM
  * (offload: no thread could be started). */
 HEDDLE_API heddle_status heddle_worker_open(heddle_context context, const heddle_worker_options* options,
@@ -222,8 +218,8 @@ typedef struct heddle_worker_stats {
   /* USER messages whose handler was run by heddle_run_tasks; these are not in `received` */
   uint64_t tasks;
   uint64_t stored;     /* USER messages that wait for heddle_run_tasks now */
-  uint64_t aggregated; /* messages of all kinds that left in packets of several */
-  uint64_t packets;    /* those packets */
+  uint64_t aggregated; /* 0 since 0.3 */
+  uint64_t packets;    /* 0 since 0.3 */
   /* messages that were only queued when they were posted, for a helper to send
    * (HEDDLE_SMALL_OFFLOAD) */
   uint64_t registered;

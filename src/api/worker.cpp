@@ -19,22 +19,13 @@ Status read_sharing(const Context& context, heddle_sharing asked, Sharing* shari
     *sharing = context.default_sharing();
     return HEDDLE_DONE;
   }
+  if (asked == HEDDLE_SHARING_MUTEX) asked = HEDDLE_SHARING_SHARED;  // as worker.h says
   const worker::Mode* mode = worker::mode_numbered(static_cast<std::uint32_t>(asked));
   if (mode == nullptr) {
     return base::fail(HEDDLE_ERR_UNSUPPORTED, "sharing mode %d is not one of this version; it has, from 1, %s",
                       static_cast<int>(asked), worker::mode_names().c_str());
   }
   *sharing = mode->sharing;
-  return HEDDLE_DONE;
-}
-
-Status read_aggregation(Context& context, heddle_choice asked, bool* aggregation) {
-  if (asked < HEDDLE_CHOICE_DEFAULT || asked > HEDDLE_CHOICE_OFF) {
-    return base::fail(HEDDLE_ERR_ARGUMENT, "worker options: aggregation is %d; it is default (0), on (1) or off (2)",
-                      static_cast<int>(asked));
-  }
-  *aggregation = asked == HEDDLE_CHOICE_DEFAULT ? context.environment().config.flag(base::Var::aggregation)
-                                                : asked == HEDDLE_CHOICE_ON;
   return HEDDLE_DONE;
 }
 
@@ -55,9 +46,6 @@ heddle_status heddle_worker_open(heddle_context handle, const heddle_worker_opti
     wanted.user = own.user;
     wanted.attends = own.attends != 0;
     if (const Status status = read_sharing(*context, own.sharing, &wanted.sharing); status != HEDDLE_DONE) {
-      return status;
-    }
-    if (const Status status = read_aggregation(*context, own.aggregation, &wanted.aggregation); status != HEDDLE_DONE) {
       return status;
     }
     auto opened = context->open_worker(wanted);

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/clock.hpp"
 
@@ -21,7 +22,7 @@ constexpr std::uint64_t kAnyNumber = ~std::uint64_t{0};
 constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables = {{
     {Var::transport, "HEDDLE_TRANSPORT", Type::text, "auto",
      "transport of the job: a name that `heddle info transports` lists; NEAR,FAR: the ranks of one's own node by "
-     "NEAR, the others by FAR; fault+NAME adds the faults of HEDDLE_FAULT_*; auto: by where the ranks are, from "
+     "NEAR, the others by FAR; fault+NAME adds the faults of HEDDLE_FAULT; auto: by where the ranks are, from "
      "HEDDLE_TRANSPORTS"},
     {Var::transports, "HEDDLE_TRANSPORTS", Type::text, "",
      "transports that the job may use: one, or NEAR,FAR,…: the first within a node, the first of the others that all "
@@ -40,14 +41,6 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "sharing mode of workers opened with HEDDLE_SHARING_DEFAULT: a name that `heddle info engine` lists"},
     {Var::progress, "HEDDLE_PROGRESS", Type::text, "none",
      "who makes progress besides the application: none, dedicated:N, idle or adaptive (see the guide)"},
-    {Var::executors,
-     "HEDDLE_EXECUTORS",
-     Type::count,
-     "1",
-     "threads that serve the offload workers of a process, which are dealt among them",
-     {1, 64}},
-    {Var::completer, "HEDDLE_COMPLETER", Type::text, "together",
-     "offload: the executor's thread polls too (together), or a second one for each executor does (apart)"},
     {Var::max_workers,
      "HEDDLE_MAX_WORKERS",
      Type::count,
@@ -94,10 +87,6 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "USER messages that one worker may have on their way to, or waiting in, one worker of a peer before "
      "HEDDLE_AGAIN; the same in all ranks",
      {4 * kKi, kGi}},
-    {Var::aggregation, "HEDDLE_AGGREGATION", Type::flag, "0",
-     "small messages to one worker that wait while the transport is busy leave as one packet, unless the worker's "
-     "options say "
-     "otherwise"},
     {Var::small_offload, "HEDDLE_SMALL_OFFLOAD", Type::text, "off",
      "a nonblocking message of more than 1K with a completion is only registered, for a helper or the next call that "
      "waits to "
@@ -111,59 +100,85 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {2 * kKi, 16 * kMi, 64, true}},
     {Var::shm_direct, "HEDDLE_SHM_DIRECT", Type::flag, "1", "map peers' allocated regions for direct loads and stores"},
     {Var::shm_cma, "HEDDLE_SHM_CMA", Type::flag, "1", "use process_vm_readv/writev where the kernel allows it"},
-    {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE_POOL_BYTES", Type::bytes, "1M",
-     "bounce space of a process for registered memory; larger than the L2 cache is faster; 0: none"},
+    {Var::shm_bounce, "HEDDLE_SHM_BOUNCE", Type::text, "",
+     "bounce space for puts and gets of ordinary memory: pool=1M,chunk=16K,patience=5us"},
+    {Var::shm_bounce_pool_bytes, "HEDDLE_SHM_BOUNCE.pool", Type::bytes, "1M",
+     "of a process; larger than the L2 cache is faster; 0: none"},
     {Var::shm_bounce_chunk_bytes,
-     "HEDDLE_SHM_BOUNCE_CHUNK_BYTES",
+     "HEDDLE_SHM_BOUNCE.chunk",
      Type::bytes,
      "16K",
-     "unit in which bounce space is lent",
+     "unit in which it is lent",
      {kKi, kMi, 64}},
-    {Var::shm_bounce_min_bytes, "HEDDLE_SHM_BOUNCE_MIN_BYTES", Type::bytes, "121",
-     "registered memory: smaller transfers use CMA where allowed, unless a message suffices"},
-    {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE_PATIENCE_NS", Type::time_ns, "5us",
+    {Var::shm_bounce_patience_ns, "HEDDLE_SHM_BOUNCE.patience", Type::time_ns, "5us",
      "how long a chunk waits for a peer that makes no progress before CMA takes over; a long transfer waits for a "
-     "tenth "
-     "of CMA's time if that is longer"},
+     "tenth of CMA's time if that is longer"},
     {Var::shm_membarrier, "HEDDLE_SHM_MEMBARRIER", Type::flag, "1",
      "let a process that goes to sleep pay for the barrier (needs the kernel's membarrier); 0: senders pay a fence"},
     {Var::reg_cache, "HEDDLE_REG_CACHE", Type::flag, "1",
-     "transports that register the program's memory keep registrations; 0: each operation registers and deregisters"},
+     "transports that register the program's memory keep registrations; 0: each operation registers and deregisters; "
+     "parts: entries=1024,bytes=4G,check=64K,watch=1"},
     {Var::reg_cache_entries,
-     "HEDDLE_REG_CACHE_ENTRIES",
+     "HEDDLE_REG_CACHE.entries",
      Type::count,
      "1024",
      "registrations that one queue keeps",
      {1, 65536}},
     {Var::reg_cache_bytes,
-     "HEDDLE_REG_CACHE_BYTES",
+     "HEDDLE_REG_CACHE.bytes",
      Type::bytes,
      "4G",
      "memory that one queue keeps registered",
      {64 * kKi, kAnyNumber}},
-    {Var::reg_cache_check_bytes, "HEDDLE_REG_CACHE_CHECK_BYTES", Type::bytes, "64K",
+    {Var::reg_cache_check_bytes, "HEDDLE_REG_CACHE.check", Type::bytes, "64K",
      "from here on a kept registration is used only after the kernel was asked whether memory is being unmapped now"},
+    {Var::reg_cache_watch, "HEDDLE_REG_CACHE.watch", Type::flag, "1",
+     "keep registrations only where the kernel tells of memory that is unmapped; 0: everywhere, for programs that "
+     "unmap nothing they have communicated with"},
     {Var::collective_bytes,
      "HEDDLE_COLLECTIVE_BYTES",
      Type::bytes,
      "16M",
-     "address space of each rank for the counters and slots of collectives; memory is what they touch",
+     "address space of each rank for the counters and slots of collectives; memory is what they touch; part: "
+     "segment=64K",
      {kMi, 64 * kGi, 64 * kKi}},
-    {Var::collective_algorithms, "HEDDLE_COLLECTIVE_ALGORITHMS", Type::text, "",
-     "algorithms to use, such as broadcast.chain,allreduce.ring (`heddle info --schedule` lists them); empty: by size"},
-    {Var::collective_table, "HEDDLE_COLLECTIVE_TABLE", Type::text, "",
-     "file that says which algorithm is fastest where, as `heddle bench tune` writes it; the same for all ranks"},
     {Var::collective_segment_bytes,
-     "HEDDLE_COLLECTIVE_SEGMENT_BYTES",
+     "HEDDLE_COLLECTIVE_BYTES.segment",
      Type::bytes,
      "64K",
      "most bytes of one step of a collective that goes in pieces",
      {64, kGi, 64}},
-    {Var::reg_cache_watch, "HEDDLE_REG_CACHE_WATCH", Type::flag, "1",
-     "keep registrations only where the kernel tells of memory that is unmapped; 0: everywhere, for programs that "
-     "unmap nothing they have communicated with"},
-    {Var::utofu_library, "HEDDLE_UTOFU_LIBRARY", Type::text, "libtofucom.so",
-     "uTofu library: a name that the loader knows, or a file"},
+    {Var::collective_algorithms, "HEDDLE_COLLECTIVE_ALGORITHMS", Type::text, "",
+     "algorithms to use, such as broadcast.chain,allreduce.ring (`heddle info --schedule` lists them); empty: by size"},
+    {Var::collective_table, "HEDDLE_COLLECTIVE_TABLE", Type::text, "",
+     "file that says which algorithm is fastest where, as `heddle bench tune` writes it; the same for all ranks"},
+    {Var::libraries, "HEDDLE_LIBRARIES", Type::text, "",
+     "other libraries of networks, names that the loader knows or files: ucx=/opt/ucx/lib/libucp.so.0,ofi=…"},
+    {Var::library_ucx, "HEDDLE_LIBRARIES.ucx", Type::text, "libucp.so.0", "UCX"},
+    {Var::library_ofi, "HEDDLE_LIBRARIES.ofi", Type::text, "libfabric.so.1", "libfabric"},
+    {Var::library_verbs, "HEDDLE_LIBRARIES.verbs", Type::text, "libibverbs.so.1", "libibverbs"},
+    {Var::library_utofu, "HEDDLE_LIBRARIES.utofu", Type::text, "libtofucom.so", "the uTofu library"},
+    {Var::network_devices, "HEDDLE_NET_DEVICES", Type::text, "",
+     "network devices of this job. ucx: as for UCX_NET_DEVICES (empty: as that says); ofi: libfabric's domain, an "
+     "interface or a device such as eth0 (empty: its first); verbs: an adapter, or adapter and port, such as mlx5_0 or "
+     "mlx5_0:1 (empty: the nearest that is up), two of them whose workers take turns, such as mlx5_0,mlx5_1:2, or "
+     "auto: "
+     "the nearest, if there are two"},
+    {Var::network_window_bytes,
+     "HEDDLE_NETWORK_WINDOW_BYTES",
+     Type::bytes,
+     "0",
+     "ucx, ofi, verbs: messages of one worker to another that are on their way or wait in the receiver; the same in "
+     "all "
+     "ranks; 0: 42K, verbs 8K; ucx and ofi: at least 24K",
+     {8 * kKi, 16 * kMi, 64, true}},
+    {Var::network_timeout,
+     "HEDDLE_NETWORK_TIMEOUT",
+     Type::time_ns,
+     "30s",
+     "ucx over TCP, ofi, verbs: a connection whose other end answers nothing, or that is not made, for so long (1s at "
+     "least) is lost; 0: when the system gives it up",
+     {0, 240 * kSecondNs}},
     {Var::utofu_exclusive, "HEDDLE_UTOFU_EXCLUSIVE", Type::count, "24",
      "workers of a process that get a CQ of their own, as long as there are any; further ones share CQs, under a lock"},
     {Var::utofu_mrq_depth,
@@ -174,9 +189,10 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "each",
      {64, 1 << 20}},
     {Var::utofu_sessions, "HEDDLE_UTOFU_SESSIONS", Type::count, "64",
-     "VCQs in session mode that a process may take for persistent collectives; 0: these run in software"},
+     "VCQs in session mode that a process may take for persistent collectives; 0: these run in software; part: "
+     "depth=1024"},
     {Var::utofu_session_depth,
-     "HEDDLE_UTOFU_SESSION_DEPTH",
+     "HEDDLE_UTOFU_SESSIONS.depth",
      Type::count,
      "1024",
      "commands of one run that such a VCQ is given, at most; alike on all ranks",
@@ -188,55 +204,14 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      "barrier gates that a process may take for barriers and small reductions of teams; 0: these run in software"},
     {Var::utofu_single_thread, "HEDDLE_UTOFU_SINGLE_THREAD", Type::flag, "0",
      "one thread of the process makes all calls of the uTofu library; all workers are then in offload mode"},
-    {Var::ucx_library, "HEDDLE_UCX_LIBRARY", Type::text, "libucp.so.0",
-     "UCX library: a name that the loader knows, or a file"},
     {Var::ucx_tls, "HEDDLE_UCX_TLS", Type::text, "",
      "UCX transports of this job, as for UCX_TLS, which the rest of the program keeps; empty: as UCX_TLS says. If that "
      "says nothing either, and shm is in the job: all but UCX's shared memory"},
-    {Var::ucx_net_devices, "HEDDLE_UCX_NET_DEVICES", Type::text, "",
-     "network devices of this job, as for UCX_NET_DEVICES; empty: as UCX_NET_DEVICES says"},
-    {Var::ucx_window_bytes,
-     "HEDDLE_UCX_WINDOW_BYTES",
-     Type::bytes,
-     "42K",
-     "messages of one worker to another that are on their way or wait in the receiver; the same in all ranks",
-     {24 * kKi, 16 * kMi, 64}},
-    {Var::ucx_timeout,
-     "HEDDLE_UCX_TIMEOUT",
-     Type::time_ns,
-     "30s",
-     "UCX over TCP: a connection whose other end answers nothing for so long (1s at least) is lost; 0: when the system "
-     "gives it up",
-     {0, 240 * kSecondNs}},
-    {Var::ofi_library, "HEDDLE_OFI_LIBRARY", Type::text, "libfabric.so.1",
-     "libfabric: a name that the loader knows, or a file"},
     {Var::ofi_provider, "HEDDLE_OFI_PROVIDER", Type::text, "",
      "libfabric's provider for this job, such as tcp;ofi_rxm; empty: the best that serves (`heddle info` lists them)"},
-    {Var::ofi_domain, "HEDDLE_OFI_DOMAIN", Type::text, "",
-     "its network, as libfabric names it: an interface or a device, such as eth0; empty: its first"},
     {Var::ofi_domains, "HEDDLE_OFI_DOMAINS", Type::text, "auto",
      "libfabric's domains of a process: worker (one for each worker, which do not wait for each other), shared, or "
      "auto: worker where the provider allows it"},
-    {Var::ofi_window_bytes,
-     "HEDDLE_OFI_WINDOW_BYTES",
-     Type::bytes,
-     "42K",
-     "as HEDDLE_UCX_WINDOW_BYTES, for the ofi transport",
-     {24 * kKi, 16 * kMi, 64}},
-    {Var::ofi_timeout,
-     "HEDDLE_OFI_TIMEOUT",
-     Type::time_ns,
-     "30s",
-     "libfabric: a peer that accepts no connection, or whose TCP connection answers nothing, for so long (1s at least) "
-     "is lost; 0: when the system gives it up",
-     {0, 240 * kSecondNs}},
-    {Var::verbs_library, "HEDDLE_VERBS_LIBRARY", Type::text, "libibverbs.so.1",
-     "libibverbs: a name that the loader knows, or a file"},
-    {Var::verbs_device, "HEDDLE_VERBS_DEVICE", Type::text, "",
-     "adapter, or adapter and port, such as mlx5_0 or mlx5_0:1; empty: the nearest to the process that is up"},
-    {Var::verbs_devices, "HEDDLE_VERBS_DEVICES", Type::text, "",
-     "two adapters, whose workers take turns: auto (the nearest, if there are two of them), or names such as "
-     "mlx5_0,mlx5_1:2; empty: one, by HEDDLE_VERBS_DEVICE"},
     {Var::verbs_stripe_bytes,
      "HEDDLE_VERBS_STRIPE_BYTES",
      Type::bytes,
@@ -245,39 +220,27 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
      {0, UINT32_MAX}},
     {Var::verbs_gid_index, "HEDDLE_VERBS_GID_INDEX", Type::text, "",
      "entry of the port's table of GIDs; empty: RoCE version 2 over IPv4 where it is there, else the first"},
-    {Var::verbs_window_bytes,
-     "HEDDLE_VERBS_WINDOW_BYTES",
-     Type::bytes,
-     "8K",
-     "as HEDDLE_UCX_WINDOW_BYTES, for the verbs transport",
-     {8 * kKi, 16 * kMi, 64}},
-    {Var::verbs_timeout,
-     "HEDDLE_VERBS_TIMEOUT",
-     Type::time_ns,
-     "30s",
-     "verbs: a rank that answers no note, or a worker that does not connect, for so long (1s at least) is lost; 0: "
-     "never",
-     {0, 240 * kSecondNs}},
-    {Var::fault_seed, "HEDDLE_FAULT_SEED", Type::count, "1", "fault transports: seed of all their random choices"},
+    {Var::fault, "HEDDLE_FAULT", Type::text, "",
+     "faults of fault transports: again=30,delay=5,reorder=1,latency=1us,seed=1"},
+    {Var::fault_seed, "HEDDLE_FAULT.seed", Type::count, "1", "of all random choices"},
     {Var::fault_delay,
-     "HEDDLE_FAULT_DELAY",
+     "HEDDLE_FAULT.delay",
      Type::count,
      "0",
-     "fault transports: hold a completion back for up to this many polls; everything must come to an end",
+     "hold a completion back for up to this many polls; everything must come to an end",
      {0, 1'000'000}},
-    {Var::fault_reorder, "HEDDLE_FAULT_REORDER", Type::flag, "0", "fault transports: shuffle commands and completions"},
+    {Var::fault_reorder, "HEDDLE_FAULT.reorder", Type::flag, "0", "shuffle commands and completions"},
     {Var::fault_again,
-     "HEDDLE_FAULT_AGAIN",
+     "HEDDLE_FAULT.again",
      Type::count,
      "0",
-     "fault transports: percentage of posts that are refused (and, if not 0, every other import); something must get "
-     "through",
+     "percentage of posts that are refused (and, if not 0, every other import); something must get through",
      {0, 95}},
     {Var::fault_latency,
-     "HEDDLE_FAULT_LATENCY",
+     "HEDDLE_FAULT.latency",
      Type::time_ns,
      "0",
-     "fault transports: time of the way to the peer, and of completions back",
+     "time of the way to the peer, and of completions back",
      {0, kSecondNs}},
     {Var::log, "HEDDLE_LOG", Type::text, "warn", "what is written to standard error: error, warn, info or debug"},
     {Var::stats, "HEDDLE_STATS", Type::flag, "0", "print each worker's counters when it closes"},
@@ -439,16 +402,49 @@ std::string range_text(const Variable& variable) {
   return text;
 }
 
+// Gives the parts of row `whole` their values: those that its text names, else their defaults.
+Status Config::read_parts(std::size_t whole) {
+  const Variable& variable = kVariables[whole];
+  std::size_t end = whole + 1;
+  std::string names;
+  for (; end < kVariables.size() && kVariables[end].whole() == variable.name; ++end) {
+    text_[end] = kVariables[end].default_value;
+    (names += names.empty() ? "" : ", ") += std::string(kVariables[end].name).substr(std::strlen(variable.name) + 1);
+  }
+  if (end == whole + 1) return HEDDLE_DONE;  // it has none
+  const std::string all = text_[whole];
+  text_[whole] = variable.default_value;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t comma = std::min(all.find(',', at), all.size());
+    const std::string item = all.substr(at, comma - at);
+    at = comma + 1;
+    const std::size_t equals = item.find('=');
+    const std::string name = std::string(variable.name) + "." + item.substr(0, equals);
+    const auto part = std::find_if(&kVariables[whole], &kVariables[whole] + (end - whole),
+                                   [&](const Variable& one) { return name == one.name; });
+    const bool own = equals == std::string::npos && variable.type != Type::text;
+    if (!own && (equals == std::string::npos || part == &kVariables[whole] + (end - whole))) {
+      return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\": \"%s\" is none of its parts, %s (%s)", variable.name, all.c_str(),
+                  item.c_str(), names.c_str(), variable.help);
+    }
+    const std::size_t row = own ? whole : static_cast<std::size_t>(part - kVariables.data());
+    text_[row] = own ? item : item.substr(equals + 1);
+    set_[row] = true;
+  }
+  return HEDDLE_DONE;
+}
+
 Result<Config> Config::read(const Overrides& overrides) {
   Config config;
   for (std::size_t i = 0; i < kVariables.size(); ++i) {
     const Variable& variable = kVariables[i];
-    const char* set = std::getenv(variable.name);
-    config.text_[i] = set != nullptr ? set : variable.default_value;
-    config.set_[i] = set != nullptr;
-    if (const auto it = overrides.find(variable.name); it != overrides.end()) {
-      config.text_[i] = it->second;
-      config.set_[i] = true;
+    if (!variable.is_part()) {
+      const char* set = std::getenv(variable.name);
+      const auto it = overrides.find(variable.name);
+      config.set_[i] = set != nullptr || it != overrides.end();
+      config.text_[i] = it != overrides.end() ? it->second : set != nullptr ? set : variable.default_value;
+      // its parts come next, and are read next
+      if (const Status status = config.read_parts(i); status != HEDDLE_DONE) return status;
     }
     const auto value = parse(variable.type, config.text_[i]);
     if (!value) {

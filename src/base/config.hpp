@@ -29,8 +29,6 @@ enum class Var : std::size_t {
   bootstrap,
   sharing,
   progress,
-  executors,
-  completer,
   max_workers,
   meet_ranks,
   worker_operations,
@@ -40,26 +38,32 @@ enum class Var : std::size_t {
   tag_credit_bytes,
   tag_eager_bytes,
   am_user_bytes,
-  aggregation,
   small_offload,
   shm_ring_bytes,
   shm_direct,
   shm_cma,
+  shm_bounce,
   shm_bounce_pool_bytes,
   shm_bounce_chunk_bytes,
-  shm_bounce_min_bytes,
   shm_bounce_patience_ns,
   shm_membarrier,
   reg_cache,
   reg_cache_entries,
   reg_cache_bytes,
   reg_cache_check_bytes,
+  reg_cache_watch,
   collective_bytes,
+  collective_segment_bytes,
   collective_algorithms,
   collective_table,
-  collective_segment_bytes,
-  reg_cache_watch,
-  utofu_library,
+  libraries,
+  library_ucx,
+  library_ofi,
+  library_verbs,
+  library_utofu,
+  network_devices,
+  network_window_bytes,
+  network_timeout,
   utofu_exclusive,
   utofu_mrq_depth,
   utofu_sessions,
@@ -67,24 +71,12 @@ enum class Var : std::size_t {
   utofu_spread_bytes,
   utofu_gates,
   utofu_single_thread,
-  ucx_library,
   ucx_tls,
-  ucx_net_devices,
-  ucx_window_bytes,
-  ucx_timeout,
-  ofi_library,
   ofi_provider,
-  ofi_domain,
   ofi_domains,
-  ofi_window_bytes,
-  ofi_timeout,
-  verbs_library,
-  verbs_device,
-  verbs_devices,
   verbs_stripe_bytes,
   verbs_gid_index,
-  verbs_window_bytes,
-  verbs_timeout,
+  fault,
   fault_seed,
   fault_delay,
   fault_reorder,
@@ -114,6 +106,9 @@ struct Range {
   [[nodiscard]] bool everything() const { return least == 0 && most == ~std::uint64_t{0} && unit == 1; }
 };
 
+// A row whose name has a dot is a part of the variable before the dot, which is written as a list:
+// HEDDLE_FAULT=again=30,delay=5 gives HEDDLE_FAULT.again and HEDDLE_FAULT.delay their values. What
+// has no "=" is the value of the variable itself.
 struct Variable {
   Var var;
   const char* name;
@@ -121,6 +116,12 @@ struct Variable {
   const char* default_value;
   const char* help;
   Range range{};  // of count, bytes and time
+
+  [[nodiscard]] bool is_part() const { return std::string_view(name).find('.') != std::string_view::npos; }
+  // Of which it is a part; empty: of none.
+  [[nodiscard]] std::string_view whole() const {
+    return is_part() ? std::string_view(name).substr(0, std::string_view(name).find('.')) : std::string_view();
+  }
 };
 
 // All variables a user may set, for printing.
@@ -153,6 +154,7 @@ class Config {
  private:
   static constexpr std::size_t kCount = static_cast<std::size_t>(Var::kCount);
   static std::size_t index(Var var) { return static_cast<std::size_t>(var); }
+  Status read_parts(std::size_t whole);
   std::array<std::string, kCount> text_;
   std::array<std::uint64_t, kCount> number_{};
   std::array<bool, kCount> set_{};

@@ -33,10 +33,8 @@ TEST(Config, BothEndsOfARangeAreInsideAndWhatIsBeyondIsRejected) {
   expect_read("HEDDLE_TAG_CREDIT_BYTES", "1G", Var::tag_credit_bytes, 1U << 30);
   expect_rejected("HEDDLE_TAG_CREDIT_BYTES", "65535", " 64K-1G ");
   expect_rejected("HEDDLE_TAG_CREDIT_BYTES", "2G", " 64K-1G ");
-  expect_read("HEDDLE_FAULT_LATENCY", "1s", Var::fault_latency, 1'000'000'000);
-  expect_rejected("HEDDLE_FAULT_LATENCY", "1001ms", " 0-1s ");
-  expect_rejected("HEDDLE_FAULT_AGAIN", "96", " 0-95 ");
-  expect_rejected("HEDDLE_FAULT_DELAY", "1000001", " 0-1000000 ");
+  expect_read("HEDDLE_NETWORK_TIMEOUT", "240s", Var::network_timeout, 240'000'000'000);
+  expect_rejected("HEDDLE_NETWORK_TIMEOUT", "240001ms", " 0-240s ");
   // in nanoseconds it does not fit into 64 bits
   expect_rejected("HEDDLE_HANG_SECONDS", "18446744074", " 0-1000000 ");
 }
@@ -51,13 +49,57 @@ TEST(Config, WhatIsNoNumberIsRejectedWithWhatWouldBe) {
   expect_rejected("HEDDLE_SHM_RING_BYTES", "many", "64K");
   expect_rejected("HEDDLE_MAX_WORKERS", "-1", "whole number");
   expect_rejected("HEDDLE_MAX_WORKERS", "", "whole number");
-  expect_rejected("HEDDLE_SHM_BOUNCE_PATIENCE_NS", "5 years", "500ns");
+  expect_rejected("HEDDLE_NETWORK_TIMEOUT", "5 years", "500ns");
   expect_rejected("HEDDLE_CLOSE_TIMEOUT", "2", "a whole number with a unit of time");
   expect_rejected("HEDDLE_CLOSE_TIMEOUT", "1.5s", "a whole number with a unit of time");
   expect_read("HEDDLE_CLOSE_TIMEOUT", "0", Var::close_timeout, 0);
   expect_read("HEDDLE_CLOSE_TIMEOUT", "5min", Var::close_timeout, 300'000'000'000);
   expect_rejected("HEDDLE_STATS", "maybe", "0 or 1");
   expect_rejected("HEDDLE_AM_MAX_BYTES", "99999999999T", "64K");
+}
+
+TEST(Config, AVariableOfPartsIsAList) {
+  const auto config = Config::read({{"HEDDLE_FAULT", "latency=1s,again=95"}, {"HEDDLE_REG_CACHE", "0,entries=7"}});
+  ASSERT_TRUE(config.ok()) << last_message();
+  EXPECT_EQ(config->number(Var::fault_latency), 1'000'000'000U);
+  EXPECT_EQ(config->number(Var::fault_again), 95U);
+  EXPECT_EQ(config->number(Var::fault_seed), 1U) << "the default of what is not named";
+  EXPECT_TRUE(config->is_set(Var::fault) && config->is_set(Var::fault_again) && !config->is_set(Var::fault_seed));
+  EXPECT_FALSE(config->flag(Var::reg_cache));
+  EXPECT_EQ(config->number(Var::reg_cache_entries), 7U);
+  EXPECT_TRUE(config->flag(Var::reg_cache_watch));
+  const auto libraries = Config::read({{"HEDDLE_LIBRARIES", "verbs=/a=b/lib.so,ucx="}});
+  ASSERT_TRUE(libraries.ok()) << last_message();
+  EXPECT_EQ(libraries->text(Var::library_verbs), "/a=b/lib.so");
+  EXPECT_EQ(libraries->text(Var::library_ucx), "");
+  EXPECT_EQ(libraries->text(Var::library_ofi), "libfabric.so.1");
+  const auto alone = Config::read({{"HEDDLE_REG_CACHE", "watch=0"}});
+  ASSERT_TRUE(alone.ok()) << last_message();
+  EXPECT_TRUE(alone->flag(Var::reg_cache)) << "its own default";
+  EXPECT_FALSE(alone->flag(Var::reg_cache_watch));
+  EXPECT_TRUE(Config::read({{"HEDDLE_FAULT", ""}}).ok());
+}
+
+// `told`: what the message says.
+void expect_no_list(const char* name, const char* value, const char* told) {
+  const auto config = Config::read({{name, value}});
+  ASSERT_FALSE(config.ok()) << name << "=" << value;
+  EXPECT_EQ(config.status(), HEDDLE_ERR_CONFIG);
+  EXPECT_NE(std::string(last_message()).find(told), std::string::npos) << last_message();
+}
+
+TEST(Config, PartsThatAreWrongAreRejectedByName) {
+  expect_no_list("HEDDLE_FAULT", "again=96", "HEDDLE_FAULT.again=\"96\" is outside its range, 0-95");
+  expect_no_list("HEDDLE_FAULT", "delay=1000001", " 0-1000000 ");
+  expect_no_list("HEDDLE_FAULT", "agin=9,delay=1",
+                 "\"agin=9\" is none of its parts, seed, delay, reorder, again, latency");
+  expect_no_list("HEDDLE_FAULT", "again", "\"again\" is none of its parts");
+  expect_no_list("HEDDLE_FAULT", "delay=1,,again=1", "\"\" is none of its parts");
+  expect_no_list("HEDDLE_FAULT", "=1", "\"=1\" is none of its parts");
+  expect_no_list("HEDDLE_FAULT", "delay=", "a whole number");
+  expect_no_list("HEDDLE_REG_CACHE", "2", "HEDDLE_REG_CACHE=\"2\" is not 0 or 1");
+  expect_no_list("HEDDLE_REG_CACHE", "1,bites=1G", "\"bites=1G\" is none of its parts");
+  expect_no_list("HEDDLE_LIBRARIES", "/usr/lib/libucp.so", "is none of its parts, ucx, ofi, verbs, utofu");
 }
 
 // A row whose default is rejected would make every program fail.

@@ -4,7 +4,6 @@
 #include <new>
 
 #include "base/fence.hpp"
-#include "engine/aggregator.hpp"
 #include "engine/handlers.hpp"
 
 namespace heddle::engine {
@@ -43,7 +42,6 @@ void Completer::arrived(const transport::Completion& completion) {
   if (protocol != nullptr && protocol->arrived(source, completion.immediate, {completion.data, completion.bytes})) {
     return;
   }
-  if (wire::kind_of(completion.immediate) == wire::Kind::packet) return arrived_packet(completion);
   core_.drop(source, "it is not well formed");
 }
 
@@ -152,22 +150,6 @@ void Completer::completed_otherwise(const transport::Completion& completion) {
   if (completion.status != HEDDLE_DONE) operation->unfreed = 0;
   // the transport does not say of which piece
   core_.operations.complete(*operation, completion.status, kManyRanks);
-}
-
-// Each message is handled as if it had come alone.
-void Completer::arrived_packet(const transport::Completion& packet) {
-  const std::span bytes(packet.data, packet.bytes);
-  if (!well_formed_packet(bytes)) {
-    return core_.drop({packet.rank, packet.worker}, "it is no well-formed packet");
-  }
-  transport::Completion one = packet;
-  PacketReader reader(bytes);
-  while (const auto message = reader.next()) {
-    one.immediate = message->immediate;
-    one.data = message->bytes.data();
-    one.bytes = static_cast<std::uint32_t>(message->bytes.size());
-    if (deliver({&one, 1}) == 0) arrived(one);
-  }
 }
 
 std::size_t Completer::advance_pending() {

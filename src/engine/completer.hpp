@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/aggregator.hpp"
 #include "engine/core.hpp"
 #include "engine/protocol.hpp"
 #include "wire/packet.hpp"
@@ -18,8 +17,7 @@ namespace heddle::engine {
 
 class Completer {
  public:
-  // `aggregator`: what the transport is; null: the transport's own.
-  Completer(Core& core, const Aggregator* aggregator) : core_(core), aggregator_(aggregator) {}
+  explicit Completer(Core& core) : core_(core) {}
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
@@ -39,8 +37,7 @@ class Completer {
 
   // True: something is left that only progress moves on, or that waits for an answer.
   [[nodiscard]] bool under_way() const {
-    return core_.operations.under_way() > 0 || !core_.operations.pending().empty() || !core_.responder.idle() ||
-           (aggregator_ != nullptr && !aggregator_->idle());
+    return core_.operations.under_way() > 0 || !core_.operations.pending().empty() || !core_.responder.idle();
   }
   // True: the operations have been told of all failed ranks.
   [[nodiscard]] bool knows_failures() const {
@@ -58,7 +55,6 @@ class Completer {
   void take_in(std::span<const transport::Completion> polled);
   std::size_t deliver(std::span<const transport::Completion> arrivals);
   void arrived(const transport::Completion& completion);
-  void arrived_packet(const transport::Completion& packet);
   std::size_t advance_pending();
   bool advance_protocols();
   void tell_progress(std::size_t events);
@@ -68,7 +64,6 @@ class Completer {
   [[nodiscard]] bool begin_look();
 
   Core& core_;
-  const Aggregator* const aggregator_;
   std::array<Protocol*, wire::kRows> rows_{};  // null: nobody's
   std::vector<Protocol*> protocols_;
   std::uint64_t seen_epoch_ = 0;   // of failures, dealt with

@@ -79,7 +79,7 @@ TEST_F(CompleterTest, DropsWhatNobodyUnderstands) {
   first.understands = false;
   played.arrive(1, wire::immediate_of(wire::Kind::request), &word, 8);
   played.arrive(1, wire::immediate_of(wire::Kind::tagged), &word, 8);  // has no row here
-  played.arrive(1, wire::immediate_of(wire::Kind::packet), &word, 8);  // no well-formed packet
+  played.arrive(1, 6U << wire::kKindShift, &word, 8);                  // of no kind
   played.arrive(1, 0, &word, 8);
   EXPECT_EQ(progress(), 4);
   EXPECT_EQ(core.stats.dropped, 4U);

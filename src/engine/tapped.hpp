@@ -21,7 +21,7 @@ namespace heddle::engine {
 // A worker of a job that is traced: notes each command that the transport accepts, each arrival and
 // end that it reports, by the thread that posts or polls.
 //
-// It stands between a worker and its transport, under the aggregator, and is itself a
+// It stands between a worker and its transport, and is itself a
 // TransportWorker. In a job that is not traced it is not there.
 class TracingWorker final : public transport::ForwardingWorker {
  public:

@@ -134,7 +134,7 @@ class PlayedCore : public testing::Test {
   Objects objects{job};
   PlayedTransport played;
   Core core{objects, 1, played, true};
-  Completer completer{core, nullptr};
+  Completer completer{core};
 };
 
 }  // namespace heddle::engine::test

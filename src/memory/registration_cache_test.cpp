@@ -365,7 +365,7 @@ TEST_F(RegistrationCacheTest, ClosingDeregistersEverything) {
 // If the program promises that it unmaps nothing, the kernel is not asked; the reports of forget()
 // count all the same.
 TEST_F(RegistrationCacheTest, WithoutAskingTheKernel) {
-  const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE_WATCH", "0"}});
+  const auto config = base::Config::read(base::Config::Overrides{{"HEDDLE_REG_CACHE", "watch=0"}});
   ASSERT_TRUE(config.ok()) << base::last_message();
   const auto unwatched = RegistrationCache::Options::from(*config);
   EXPECT_FALSE(unwatched.watch);

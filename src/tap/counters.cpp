@@ -30,7 +30,6 @@ constexpr std::array kCounts = {
     Count{"again", nullptr, &Stats::again, "operations that were not accepted (HEDDLE_AGAIN)"},
     Count{"polls", nullptr, &Stats::polls, "calls of progress"},
     Count{"helper_polls", &WorkerCounters::helper_polls, nullptr, "calls of progress by helpers"},
-    Count{"aggregated", nullptr, &Stats::aggregated, "messages that left in packets of several"},
     Count{"packets", nullptr, &Stats::packets, "packets of several messages"},
     Count{"registered", nullptr, &Stats::registered, "messages that were left to a helper"},
     Count{"helped", nullptr, &Stats::helped, "messages that a helper has sent"},
@@ -171,34 +170,21 @@ constexpr Family kAgain{"heddle_again", nullptr, "Operations that were not accep
 constexpr Family kPolls{"heddle_polls", nullptr, "Calls of progress; helper: of these, those by helpers."};
 constexpr Family kUnexpected{"heddle_unexpected_messages", nullptr,
                              "Tagged messages that came before their receive was posted."};
-constexpr Family kAggregated{"heddle_aggregated_messages", nullptr, "Messages that left in packets of several."};
-constexpr Family kPackets{"heddle_aggregated_packets", nullptr, "Packets of several messages."};
 constexpr Family kOffloaded{"heddle_offloaded_messages", nullptr,
                             "Messages that were left to helpers (left), and that these have sent (sent)."};
 constexpr Family kDropped{"heddle_dropped", nullptr, "Arrivals that were dropped."};
 constexpr Family kFailed{"heddle_failed_operations", nullptr, "Operations that completed with an error."};
 
 constexpr std::array kSamples = {
-    Sample{kOperations, "puts", "put"},
-    Sample{kOperations, "gets", "get"},
-    Sample{kOperations, "atomics", "atomic"},
-    Sample{kOperations, "messages", "message"},
-    Sample{kOperations, "sends", "send"},
-    Sample{kArrivals, "received", "message"},
-    Sample{kArrivals, "tasks", "task"},
-    Sample{kArrivals, "receives", "receive"},
-    Sample{kData, "bytes", nullptr},
-    Sample{kDirect, "direct", nullptr},
-    Sample{kAgain, "again", nullptr},
-    Sample{kPolls, "polls", "all"},
-    Sample{kPolls, "helper_polls", "helper"},
-    Sample{kUnexpected, "kept", nullptr},
-    Sample{kAggregated, "aggregated", nullptr},
-    Sample{kPackets, "packets", nullptr},
-    Sample{kOffloaded, "registered", "left"},
-    Sample{kOffloaded, "helped", "sent"},
-    Sample{kDropped, "dropped", nullptr},
-    Sample{kFailed, "failed", nullptr},
+    Sample{kOperations, "puts", "put"},       Sample{kOperations, "gets", "get"},
+    Sample{kOperations, "atomics", "atomic"}, Sample{kOperations, "messages", "message"},
+    Sample{kOperations, "sends", "send"},     Sample{kArrivals, "received", "message"},
+    Sample{kArrivals, "tasks", "task"},       Sample{kArrivals, "receives", "receive"},
+    Sample{kData, "bytes", nullptr},          Sample{kDirect, "direct", nullptr},
+    Sample{kAgain, "again", nullptr},         Sample{kPolls, "polls", "all"},
+    Sample{kPolls, "helper_polls", "helper"}, Sample{kUnexpected, "kept", nullptr},
+    Sample{kOffloaded, "registered", "left"}, Sample{kOffloaded, "helped", "sent"},
+    Sample{kDropped, "dropped", nullptr},     Sample{kFailed, "failed", nullptr},
 };
 
 void begin(std::string& text, const Family& family, const char* type) {

@@ -91,8 +91,10 @@ const char* setting_of(std::string_view transport, const base::Config& config) {
   std::string prefix = "HEDDLE_" + std::string(transport) + "_";
   std::ranges::transform(prefix, prefix.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  const std::string library = "HEDDLE_LIBRARIES." + std::string(transport);
   for (const base::Variable& variable : base::variables()) {
-    if (config.is_set(variable.var) && std::string_view(variable.name).starts_with(prefix)) return variable.name;
+    const std::string_view name = variable.name;
+    if (config.is_set(variable.var) && (name.starts_with(prefix) || name == library)) return variable.name;
   }
   return nullptr;
 }

@@ -69,9 +69,7 @@ TEST(Choice, WhatIsNamedIsTaken) {
 }
 
 const Overrides kNothingThere = {{"HEDDLE_NODE_RANKS", "2"},
-                                 {"HEDDLE_UCX_LIBRARY", "libnothing.so"},
-                                 {"HEDDLE_OFI_LIBRARY", "libnothing.so"},
-                                 {"HEDDLE_VERBS_LIBRARY", "libnothing.so"}};
+                                 {"HEDDLE_LIBRARIES", "ucx=libnothing.so,ofi=libnothing.so,verbs=libnothing.so"}};
 
 TEST(Choice, TheFirstNetworkIsTakenThatAllRanksHave) {
   const Overrides has = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback,loopback-messages"}};
@@ -85,11 +83,11 @@ TEST(Choice, TheFirstNetworkIsTakenThatAllRanksHave) {
 // the ranks that lack it reports that.
 TEST(Choice, ANetworkThatIsLeftOutInSpiteOfItsSettingIsToldOnce) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}};
-  const Overrides wrong = with(order, "HEDDLE_OFI_LIBRARY", "libnothing.so");
+  const Overrides wrong = with(order, "HEDDLE_LIBRARIES", "ofi=libnothing.so");
   testing::internal::CaptureStderr();
   EXPECT_EQ(chosen(4, wrong), "shm,loopback");
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::string told = "the transport ofi is left out, though HEDDLE_OFI_LIBRARY is set: ";
+  const std::string told = "the transport ofi is left out, though HEDDLE_LIBRARIES.ofi is set: ";
   const std::size_t at = said.find(told);
   ASSERT_NE(at, std::string::npos) << said;
   EXPECT_NE(said.find("libnothing.so cannot be loaded", at), std::string::npos) << said;
@@ -100,8 +98,8 @@ TEST(Choice, ANetworkThatIsLeftOutInSpiteOfItsSettingIsToldOnce) {
 TEST(Choice, ANetworkThatIsUsedOrWasNotSetUpIsNotTold) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ofi"}};
   testing::internal::CaptureStderr();
-  EXPECT_EQ(chosen(4, with(order, "HEDDLE_OFI_LIBRARY", "libnothing.so")), "shm,loopback");
-  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}, {"HEDDLE_OFI_LIBRARY", "libnothing.so"}}), "shm");
+  EXPECT_EQ(chosen(4, with(order, "HEDDLE_LIBRARIES", "ofi=libnothing.so")), "shm,loopback");
+  EXPECT_EQ(chosen(4, {{"HEDDLE_TRANSPORTS", "shm,ofi,loopback"}, {"HEDDLE_LIBRARIES", "ofi=libnothing.so"}}), "shm");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -109,7 +107,7 @@ TEST(Choice, ANetworkThatIsUsedOrWasNotSetUpIsNotTold) {
 // network.
 TEST(Choice, OneRankThatLacksANetworkIsEnough) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,ucx,loopback"}};
-  const Overrides lacks = with(order, "HEDDLE_UCX_LIBRARY", "libnothing.so");
+  const Overrides lacks = with(order, "HEDDLE_LIBRARIES", "ucx=libnothing.so");
   EXPECT_EQ(chosen({order, order, lacks, order}), std::vector<std::string>(4, "shm,loopback"));
 }
 

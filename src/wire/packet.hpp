@@ -30,7 +30,7 @@ namespace heddle::wire {
 //   user            of class USER. bit 17 clear: a message, as active_message; set: a grant, a
 //                   reply whose value is credit in bytes
 //   the others      zero
-// All kinds are taken. One more protocol takes a number: extension().
+// One more protocol takes a number: extension(). Kind 6 is free.
 enum class Kind : std::uint32_t {
   invalid = 0,
   active_message = 1,
@@ -38,7 +38,6 @@ enum class Kind : std::uint32_t {
   request = 3,
   reply = 4,
   tagged = 5,
-  packet = 6,  // of several messages: engine/aggregator.hpp
   user = 7
 };
 

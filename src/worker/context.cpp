@@ -69,11 +69,6 @@ base::Status Context::open_parts(const ContextOptions& options) {
     return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_PROGRESS=\"%s\" is not none, dedicated:N (1-%u), idle or adaptive",
                       progress.c_str(), Policy::kMostDedicated);
   }
-  const std::string& completer = environment().config.text(base::Var::completer);
-  const auto completer_place = completer_named(completer);
-  if (!completer_place) {
-    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_COMPLETER=\"%s\" is not together or apart", completer.c_str());
-  }
   if (const base::Status status = transport::check_choice(options.transport, environment().config);
       status != HEDDLE_DONE) {
     return status;
@@ -99,14 +94,19 @@ base::Status Context::open_parts(const ContextOptions& options) {
                          rank(), size(), bootstrap().name(), transport().describe().c_str(),
                          std::thread::hardware_concurrency());
   open_helpers(*policy);
-  open_executors(*completer_place);
+  if (one_thread()) {
+    environment().log.line(base::Level::info, "one thread makes all calls of %s: every worker is in offload mode%s",
+                           transport().capabilities().name,
+                           default_sharing_ != Sharing::offload ? ", whatever HEDDLE_SHARING says" : "");
+    default_sharing_ = Sharing::offload;
+  }
   inspection_.begin();
   return HEDDLE_DONE;
 }
 
 base::Status Context::open_transport(const std::string& name) {
   const bool one_thread = transport::one_thread(name, environment());
-  auto transport = one_thread ? OneThread::open(ExecutorLoop::of_process(),
+  auto transport = one_thread ? OneThread::open(Executor::of_process(),
                                                 [&] { return transport::open(name, bootstrap(), environment()); })
                               : transport::open(name, bootstrap(), environment());
   if (!transport) return transport.status();
@@ -114,18 +114,11 @@ base::Status Context::open_transport(const std::string& name) {
   return open_tracer();
 }
 
-void Context::open_executors(CompleterThread completer) {
-  const std::uint64_t wanted = environment().config.number(base::Var::executors);
-  if (!one_thread()) {
-    executors_ = std::make_unique<Executors>(wanted, completer, transport());
-    return;
-  }
-  executors_ = std::make_unique<Executors>(ExecutorLoop::of_process());
-  const bool other = wanted != 1 || completer != CompleterThread::together || default_sharing_ != Sharing::offload;
-  default_sharing_ = Sharing::offload;
-  environment().log.line(base::Level::info, "one thread makes all calls of %s: every worker is in offload mode%s",
-                         transport().capabilities().name,
-                         other ? ", whatever HEDDLE_SHARING, HEDDLE_EXECUTORS and HEDDLE_COMPLETER say" : "");
+Executor& Context::executor() {
+  if (one_thread()) return Executor::of_process();
+  const std::lock_guard lock(executor_mutex_);
+  if (executor_ == nullptr) executor_ = std::make_unique<Executor>(&transport());
+  return *executor_;
 }
 
 void Context::open_helpers(const Policy& policy) {
@@ -159,8 +152,7 @@ base::Result<Worker*> Context::open_worker(const WorkerOptions& asked) {
   }
   const bool can_help = options.sharing != Sharing::exclusive || (helpers_->policy().helps() && handover_);
   const bool helped = !options.no_help && can_help;
-  auto worker =
-      Worker::open(*this, index, {options.sharing, helped, options.aggregation, options.user, options.attends});
+  auto worker = Worker::open(*this, index, {options.sharing, helped, options.user, options.attends});
   if (!worker) return worker.status();
   auto added = workers_.add(std::move(*worker), [](Worker& opened, std::uint64_t id) { opened.core().handle.id = id; });
   if (!added) return added;

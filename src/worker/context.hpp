@@ -61,7 +61,6 @@ class Context : public engine::Job {
   struct WorkerOptions {
     Sharing sharing = Sharing::exclusive;
     bool no_help = false;  // helpers leave it alone
-    bool aggregation = false;
     // the library's own: it has the last number there is, so that the application's are not
     // disturbed
     bool internal = false;
@@ -72,9 +71,10 @@ class Context : public engine::Job {
   [[nodiscard]] std::uint32_t internal_worker() const { return transport().capabilities().max_workers - 1; }
   base::Result<Worker*> open_worker(const WorkerOptions& options);
   [[nodiscard]] Helpers& helpers() { return *helpers_; }
-  [[nodiscard]] Executors& executors() { return *executors_; }
+  // Starts with the first call. Throws std::system_error if there can be no more threads.
+  [[nodiscard]] Executor& executor();
   // Capabilities::one_thread: every worker is in offload mode, on the thread of
-  // ExecutorLoop::of_process().
+  // Executor::of_process().
   [[nodiscard]] bool one_thread() const { return transport().capabilities().one_thread; }
   base::Status close_worker(Worker* worker);
   // A context has one attachment, for as long as the context lives; null: none yet. Any thread; if
@@ -166,7 +166,6 @@ class Context : public engine::Job {
   void note_sleep(tap::TraceEvent event, std::int64_t ns) const;
   base::Status open_parts(const ContextOptions& options);
   base::Status open_transport(const std::string& name);
-  void open_executors(CompleterThread completer);
   void open_helpers(const Policy& policy);
   void end_worker(Worker* worker);
   [[nodiscard]] base::Status quiet_before_close(Worker* worker);
@@ -189,7 +188,8 @@ class Context : public engine::Job {
   OpenExtension extension_ = nullptr;
   bool handover_ = false;  // exclusive workers can be helped
   std::unique_ptr<Helpers> helpers_;
-  std::unique_ptr<Executors> executors_;
+  std::mutex executor_mutex_;
+  std::unique_ptr<Executor> executor_;
   std::uint64_t handle_ = 0;
   // Guarded by exchange_mutex_.
   bool in_exchange_ = false;     // an exchange was started and has not ended

@@ -1,5 +1,5 @@
 // The threads of the offload mode: when they stand aside for threads that wait (Standby), their
-// rounds, sleep and wake-ups, and the executors.
+// rounds, sleep and wake-ups, and the executor of a context.
 #pragma once
 
 #include <sched.h>
@@ -25,13 +25,6 @@
 #include "transport/transport.hpp"
 
 namespace heddle::worker {
-
-// The part of the work that a thread of an executor does.
-enum class ExecutorRole : std::uint8_t {
-  both,
-  commands,    // takes and posts; does not poll
-  completions  // polls
-};
 
 // The result of a round at one gate. If the thread has several gates, the largest result counts.
 enum class Round : std::uint8_t {
@@ -61,10 +54,9 @@ struct StandbyLimits {
 // not stand aside for a thread that computes and polls only now and then. Decision 0043.
 //
 // Invariants
-//   A thread that takes commands sleeps without an end only while the queue's sleeping bit is set:
-//   the producer that clears the bit wakes it. A thread that polls sleeps without an end only while
-//   nothing is under way and the worker is armed: a thread inside that leaves something under way
-//   wakes it.
+//   The executor sleeps without an end only while the queue's sleeping bit is set, nothing is under
+//   way and the worker is armed: the producer that clears the bit wakes it, and so does a thread
+//   inside that leaves something under way.
 //   While the executor is aside neither holds; its sleeps have an end. Since the last poll of
 //   others at most two of these sleeps end without a look inside: the one during which they polled,
 //   and the next one, since they seemed to wait. kLooksBetweenWaits follow, with a look before
@@ -81,7 +73,6 @@ struct StandbyLimits {
 //   can_ring(), arm(), has_arrivals()   of the transport, inside
 //   prepare_queue(), wake_queue()       of the queue's sleeping bit
 //   crowded()             threads share cores, or would if the executor took part
-//   apart()               another thread polls
 template <template <class> class Atomic = std::atomic, class Limits = StandbyLimits>
 class Standby {
  public:
@@ -96,28 +87,25 @@ class Standby {
   // It has run, or will not be queued.
   void call_ends() { calls_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // Called inside, before the thread leaves. True: the polling thread sleeps, or is about to,
-  // though something is under way; the caller must wake it after it has left. Only the thread
-  // inside sets the queue's bit.
+  // Called inside, before the thread leaves. True: the executor sleeps, or is about to, though
+  // something is under way; the caller must wake it after it has left. Only the thread inside sets
+  // the queue's bit.
   template <class Side>
-  [[nodiscard]] bool must_wake_poller(Side& side) {
-    return wanted_by_work(side) && (side.apart() ? std::exchange(poller_asleep_, false) : side.wake_queue());
+  [[nodiscard]] bool must_wake_executor(Side& side) {
+    return wanted_by_work(side) && side.wake_queue();
   }
 
-  // ---- the executor's threads ----
+  // ---- the executor ----
   template <class Side>
-  Round round(Side& side, ExecutorRole role) {
-    const Others others = role == ExecutorRole::both ? look_at_others(side) : Others::do_not_wait;
+  Round round(Side& side) {
+    const Others others = look_at_others(side);
     stand_aside(others == Others::wait);
     if (aside()) return Round::aside;
     if (!side.enter()) return Round::waiting;
-    std::size_t done = role != ExecutorRole::completions ? side.drain() : 0;
-    if (role != ExecutorRole::commands) {
-      ++own_polls_;
-      poller_asleep_ = false;
-      done += side.poll();
-    }
-    const bool open = role == ExecutorRole::commands ? side.stalled() : wanted_by_work(side);
+    std::size_t done = side.drain();
+    ++own_polls_;
+    done += side.poll();
+    const bool open = wanted_by_work(side);
     side.leave();
     if (done != 0) return Round::busy;
     if (open) return Round::waiting;
@@ -125,18 +113,25 @@ class Standby {
     return aside() ? Round::aside_briefly : Round::idle;
   }
 
-  // True: the thread may sleep. The next producer will wake the thread that takes commands. A
-  // thread that leaves something under way will wake the thread that polls, and so will arrivals,
-  // once the transport has settled and if is_quiet() is true then. end_sleep() must follow,
-  // whatever the result.
+  // True: the executor may sleep. The next producer will wake it, and so will a thread that leaves
+  // something under way, and arrivals, once the transport has settled and if is_quiet() is true
+  // then. end_sleep() must follow, whatever the result.
   template <class Side>
-  [[nodiscard]] bool prepare_sleep(Side& side, ExecutorRole role) {
+  [[nodiscard]] bool prepare_sleep(Side& side) {
     if (!side.enter()) return false;
-    bool may = role == ExecutorRole::commands ? !side.stalled() : !wanted_by_work(side);
+    bool may = !wanted_by_work(side);
     // If the transport cannot ring, it is not armed, and the sleep is short.
-    if (may && role != ExecutorRole::commands && side.can_ring()) may = side.arm();
-    if (may && role != ExecutorRole::completions) may = side.prepare_queue();
-    if (role == ExecutorRole::completions) poller_asleep_ = may;
+    if (may && side.can_ring()) may = side.arm();
+    may = may && side.prepare_queue();
+    side.leave();
+    return may;
+  }
+  // The same for a short sleep, which serves arrivals by its end: producers alone will wake the
+  // executor.
+  template <class Side>
+  [[nodiscard]] bool prepare_nap(Side& side) {
+    if (!side.enter()) return false;
+    const bool may = !side.stalled() && side.prepare_queue();
     side.leave();
     return may;
   }
@@ -149,8 +144,8 @@ class Standby {
     return quiet;
   }
   template <class Side>
-  void end_sleep(Side& side, ExecutorRole role) {
-    if (role != ExecutorRole::completions) static_cast<void>(side.wake_queue());
+  void end_sleep(Side& side) {
+    static_cast<void>(side.wake_queue());
   }
 
  private:
@@ -188,8 +183,6 @@ class Standby {
   std::uint64_t seen_polls_ = 0;  // of others, at the last look
   std::uint32_t doublings_ = 0;   // of the sleep, as long as others wait
   std::uint32_t looks_left_ = 0;  // at which threads that have waited still count as waiting
-  // For the thread inside: a thread that only polls sleeps, or is about to.
-  bool poller_asleep_ = false;
   // Written by the executor, read by each thread that posts. Relaxed: a thread that misses it
   // waits until the executor looks again, which is soon.
   alignas(base::kCacheLine) Atomic<bool> aside_{false};
@@ -263,13 +256,13 @@ struct ExecutorCall {
 //   An order is counted before orders_ is set, and orders_ is set before the wake-up. remove() and
 //   call() return when the thread has taken theirs; the thread has let a gate go before it says so.
 //
-// Gate: execute_round(role), aside(), prepare_sleep(role), is_quiet(), end_sleep(role), as
+// Gate: execute_round(), aside(), prepare_sleep(), prepare_nap(), is_quiet(), end_sleep(), as
 // Standby has them. Bell: bell(), ring(), settle(), wait(), as transport.hpp has them.
 template <class Gate, class Bell, class System = RoundsSystem>
 class ExecutorRounds {
  public:
   // `bell`: on which it sleeps if it has gates; null: on a word of its own.
-  ExecutorRounds(ExecutorRole role, Bell* bell) : role_(role), bell_(bell) {}
+  explicit ExecutorRounds(Bell* bell) : bell_(bell) {}
   ExecutorRounds(const ExecutorRounds&) = delete;
   ExecutorRounds& operator=(const ExecutorRounds&) = delete;
 
@@ -327,7 +320,7 @@ class ExecutorRounds {
       Round found = Round::idle;
       bool all_aside = true;
       for (Gate* gate : gates_) {
-        const Round here = gate->execute_round(role_);
+        const Round here = gate->execute_round();
         found = std::max(found, here);
         all_aside = all_aside && here == Round::aside;
       }
@@ -411,34 +404,31 @@ class ExecutorRounds {
         // has rung since.
         if (!orders_.load(std::memory_order_acquire)) bell_->wait(seen, kLongestSleepNs, queue::kEveryPlace);
       } else {
-        const bool deaf = role_ != ExecutorRole::commands && !gates_.empty();
-        static_cast<void>(sleeper_.sleep(deaf ? kDeafSleepNs : -1));
+        static_cast<void>(sleeper_.sleep(gates_.empty() ? -1 : kDeafSleepNs));
       }
     }
-    for (Gate* gate : gates_) gate->end_sleep(role_);
+    for (Gate* gate : gates_) gate->end_sleep();
   }
 
   // At least one gate stands aside, and none has work. Producers of the others wake this thread.
   void sleep_aside(std::int64_t ns) {
     bool may = true;
-    for (Gate* gate : gates_) may = gate->aside() || gate->prepare_sleep(ExecutorRole::commands) ? may : false;
+    for (Gate* gate : gates_) may = gate->aside() || gate->prepare_nap() ? may : false;
     if (may) static_cast<void>(sleeper_.sleep(ns));
     for (Gate* gate : gates_) {
-      if (!gate->aside()) gate->end_sleep(ExecutorRole::commands);
+      if (!gate->aside()) gate->end_sleep();
     }
   }
 
   // True: from now on, anything that one of the gates wants wakes this thread.
   bool prepare_sleep() {
     for (Gate* gate : gates_) {
-      if (!gate->prepare_sleep(role_)) return false;
+      if (!gate->prepare_sleep()) return false;
     }
-    if (role_ == ExecutorRole::commands) return true;
     if (bell_ != nullptr && !gates_.empty()) bell_->settle();
     return std::all_of(gates_.begin(), gates_.end(), [](Gate* gate) { return gate->is_quiet(); });
   }
 
-  const ExecutorRole role_;
   Bell* const bell_;
   std::vector<Gate*> gates_;  // the thread's
   typename System::Sleeper sleeper_;
@@ -454,35 +444,40 @@ class ExecutorRounds {
 
 class OffloadGate;
 
-// HEDDLE_COMPLETER.
-enum class CompleterThread : std::uint8_t { together, apart };
-inline std::optional<CompleterThread> completer_named(std::string_view name) {
-  if (name == "together") return CompleterThread::together;
-  if (name == "apart") return CompleterThread::apart;
-  return std::nullopt;
-}
-
-// One thread that visits its gates in turn.
-class ExecutorLoop {
+// The thread of the offload mode: it takes the commands of its workers from their queues in
+// batches, hands them to the transport, polls, and runs handlers and callbacks. A context has one,
+// which starts with its first offload worker. Decision 0021.
+//
+// With nothing to do the thread looks a little longer, then sleeps on the transport's bell (each
+// worker armed, so that what arrives wakes it). A producer that finds the sleeping bit of its queue
+// wakes it, and so does a thread that leaves something under way inside a worker.
+//
+// Gates are added and removed by orders, which the thread takes between two rounds: remove()
+// returns when the thread has released the gate. Above are the rounds, the sleep and the orders.
+//
+// If the transport's library takes calls of one thread only (Capabilities::one_thread), one
+// executor of the process serves all workers of all its contexts. It makes the other calls of these
+// transports, too (call(); one_thread.hpp). Decision 0028.
+class Executor {
  public:
-  // `cores`: where it may run; empty: anywhere. Throws std::system_error if there can be no more
-  // threads. `transport`: on whose bell it may sleep; null: it looks now and then.
-  ExecutorLoop(ExecutorRole role, transport::Transport* transport, std::uint32_t number, const std::vector<int>& cores);
-  ~ExecutorLoop();  // within one round
-  ExecutorLoop(const ExecutorLoop&) = delete;
-  ExecutorLoop& operator=(const ExecutorLoop&) = delete;
+  // `transport`: on whose bell it may sleep; null: it looks now and then. Throws std::system_error
+  // if there can be no more threads.
+  explicit Executor(transport::Transport* transport);
+  ~Executor();  // within one round
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
-  // The loop that makes all calls of libraries that allow one thread only. It is started at the
+  // The one that makes all calls of libraries that allow one thread only. It is started at the
   // first call and runs until the process ends, since a restarted thread would be a second one.
   // Throws std::system_error.
-  static ExecutorLoop& of_process();
+  static Executor& of_process();
 
   // Runs function() on the thread, inside no gate, and waits for it to return; called on that
   // thread, runs it directly. Exceptions of function() reach the caller. The caller must hold
   // nothing that the thread might wait for.
   template <class Function>
   void call(Function&& function) {
-    if (is_calling_thread()) return function();
+    if (is_this_thread()) return function();
     ExecutorCall call;
     call.function = &function;
     call.run = [](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); };
@@ -495,79 +490,11 @@ class ExecutorLoop {
   void remove(OffloadGate* gate) { rounds_.remove(gate); }
   // Any thread.
   void wake() { rounds_.wake(); }
-  [[nodiscard]] bool is_calling_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  [[nodiscard]] bool is_this_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
   ExecutorRounds<OffloadGate, transport::Transport> rounds_;
   std::thread thread_;  // the last: it uses the rounds
-};
-
-// The threads of the offload mode: an executor takes the commands of its workers from their queues
-// in batches and hands them to the transport; a completer polls, and runs handlers and callbacks.
-// They are one thread (together) or two (apart). A context has HEDDLE_EXECUTORS of them; its
-// offload workers are distributed over them by their numbers. Decision 0021.
-//
-// With nothing to do a thread looks a little longer, then sleeps: on the transport's bell if it
-// polls (each worker armed, so that what arrives wakes it), else on a word of its own. A producer
-// that finds the sleeping bit of its queue wakes the executor. A thread that leaves something under
-// way inside a worker wakes the completer.
-//
-// Gates are added and removed by orders, which the thread takes between two rounds: remove()
-// returns when the thread has released the gate. Above are the rounds, the sleep and the
-// orders.
-//
-// If the transport's library takes calls of one thread only (Capabilities::one_thread), one loop of
-// the process serves all workers of all its contexts. This loop makes the other calls of these
-// transports, too (call(); one_thread.hpp). Decision 0028.
-class Executor {
- public:
-  Executor(CompleterThread completer, transport::Transport& transport, std::uint32_t number,
-           const std::vector<int>& cores);
-  // Everything runs on this loop, which other executors use as well.
-  explicit Executor(ExecutorLoop& shared) : commands_(&shared) {}
-
-  // Throws std::bad_alloc.
-  void add(OffloadGate* gate);
-  void remove(OffloadGate* gate);
-  // Called by a producer that the Inbox's queue tells to wake the consumer.
-  void wake() { commands_->wake(); }
-  // Called when something was left under way.
-  void wake_completer() { (completions_ != nullptr ? completions_.get() : commands_)->wake(); }
-  [[nodiscard]] bool apart() const { return completions_ != nullptr; }
-  // The calling thread is the one that starts commands.
-  [[nodiscard]] bool starts_here() const { return commands_->is_calling_thread(); }
-  // ExecutorLoop::call() of that thread.
-  template <class Function>
-  void call(Function&& function) {
-    commands_->call(std::forward<Function>(function));
-  }
-
- private:
-  std::unique_ptr<ExecutorLoop> own_;  // null: it is a shared one
-  ExecutorLoop* commands_;
-  std::unique_ptr<ExecutorLoop> completions_;
-};
-
-// The executors of a context. Each starts with the first worker that is assigned to it.
-class Executors {
- public:
-  Executors(std::uint64_t count, CompleterThread completer, transport::Transport& transport)
-      : completer_(completer), transport_(&transport), executors_(count) {}
-  // One executor, on this loop.
-  explicit Executors(ExecutorLoop& shared) : completer_(CompleterThread::together), transport_(nullptr), executors_(1) {
-    executors_[0] = std::make_unique<Executor>(shared);
-  }
-
-  // The executor of the worker with this number. Throws as Executor's constructor does.
-  Executor& of(std::uint32_t worker);
-
- private:
-  [[nodiscard]] std::vector<int> place(std::size_t index) const;
-
-  const CompleterThread completer_;
-  transport::Transport* const transport_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::unique_ptr<Executor>> executors_;
 };
 
 }  // namespace heddle::worker

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -22,25 +22,31 @@
 namespace heddle::worker::executor_test {
 namespace {
 
+pid_t thread_of(Executor& executor) {
+  pid_t thread = 0;
+  executor.call([&] { thread = gettid(); });
+  return thread;
+}
+
 // The kernel lists a thread a moment longer than it can be joined.
-bool none_is_named(const std::string& beginning) {
-  return test::within_time([&] { return test::threads_named(beginning).empty(); });
+bool has_ended(pid_t thread) {
+  return test::within_time([&] { return !std::filesystem::exists("/proc/self/task/" + std::to_string(thread)); });
 }
 
 // Runs calls, and has no gates and no transport.
-ExecutorLoop& loop_without_gates() {
-  static ExecutorLoop loop(ExecutorRole::both, nullptr, 7, {});
-  return loop;
+Executor& executor_without_gates() {
+  static Executor executor(nullptr);
+  return executor;
 }
 
-TEST(ExecutorLoop, CallsRunOnItsThreadAndReturnWhenTheyHaveRun) {
-  ExecutorLoop loop(ExecutorRole::both, nullptr, 8, {});
-  EXPECT_FALSE(loop.is_calling_thread());
+TEST(Executor, CallsRunOnItsThreadAndReturnWhenTheyHaveRun) {
+  Executor loop(nullptr);
+  EXPECT_FALSE(loop.is_this_thread());
   int ran = 0;
   std::thread::id first;
   std::thread::id second;
   loop.call([&] {
-    EXPECT_TRUE(loop.is_calling_thread());
+    EXPECT_TRUE(loop.is_this_thread());
     first = std::this_thread::get_id();
     // on the thread itself: at once
     loop.call([&] { ++ran; });
@@ -53,8 +59,8 @@ TEST(ExecutorLoop, CallsRunOnItsThreadAndReturnWhenTheyHaveRun) {
   EXPECT_NE(first, std::this_thread::get_id());
 }
 
-TEST(ExecutorLoop, WhatACallThrowsComesOutOfItAndTheNextOneRuns) {
-  ExecutorLoop& loop = loop_without_gates();
+TEST(Executor, WhatACallThrowsComesOutOfItAndTheNextOneRuns) {
+  Executor& loop = executor_without_gates();
   EXPECT_THROW(loop.call([] { throw std::bad_alloc(); }), std::bad_alloc);
   std::string what;
   try {
@@ -68,10 +74,8 @@ TEST(ExecutorLoop, WhatACallThrowsComesOutOfItAndTheNextOneRuns) {
   EXPECT_TRUE(ran);
 }
 
-TEST(ExecutorLoop, CallsThatWaitRunInTheOrderInWhichTheyCame) {
-  ExecutorLoop loop(ExecutorRole::both, nullptr, 9, {});
-  const pid_t executor = test::thread_named("heddle-exec-9");
-  ASSERT_NE(executor, 0);
+TEST(Executor, CallsThatWaitRunInTheOrderInWhichTheyCame) {
+  Executor loop(nullptr);
   std::atomic<bool> inside{false};
   std::atomic<bool> leaves{false};
   std::thread holds([&] {
@@ -99,11 +103,11 @@ TEST(ExecutorLoop, CallsThatWaitRunInTheOrderInWhichTheyCame) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST(ExecutorLoop, SleepsWithNothingToDoAndWakesForACallAndForItsEnd) {
+TEST(Executor, SleepsWithNothingToDoAndWakesForACallAndForItsEnd) {
+  pid_t executor = 0;
   {
-    ExecutorLoop loop(ExecutorRole::commands, nullptr, 10, {});
-    const pid_t executor = test::thread_named("heddle-exec-10");
-    ASSERT_NE(executor, 0);
+    Executor loop(nullptr);
+    executor = thread_of(loop);
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(test::await_asleep(executor));
       bool ran = false;
@@ -112,11 +116,11 @@ TEST(ExecutorLoop, SleepsWithNothingToDoAndWakesForACallAndForItsEnd) {
     }
     ASSERT_TRUE(test::await_asleep(executor));
   }
-  EXPECT_TRUE(none_is_named("heddle-exec-10")) << "it has ended, though it slept";
+  EXPECT_TRUE(has_ended(executor)) << "it has ended, though it slept";
 }
 
-TEST(ExecutorLoop, CallsOfSeveralThreadsAreNeverInsideTogether) {
-  ExecutorLoop& loop = loop_without_gates();
+TEST(Executor, CallsOfSeveralThreadsAreNeverInsideTogether) {
+  Executor& loop = executor_without_gates();
   constexpr int kEach = 500;
   int calls = 0;  // without a lock: ThreadSanitizer sees what is not ordered
   std::vector<std::thread> threads;
@@ -133,13 +137,13 @@ TEST(ExecutorLoop, CallsOfSeveralThreadsAreNeverInsideTogether) {
   EXPECT_EQ(calls, 3 * kEach);
 }
 
-TEST(ExecutorLoop, TheOneOfTheProcessIsOne) {
-  ExecutorLoop& loop = ExecutorLoop::of_process();
-  EXPECT_EQ(&ExecutorLoop::of_process(), &loop);
+TEST(Executor, TheOneOfTheProcessIsOne) {
+  Executor& loop = Executor::of_process();
+  EXPECT_EQ(&Executor::of_process(), &loop);
   std::thread::id here;
   std::thread::id there;
   loop.call([&] { here = std::this_thread::get_id(); });
-  std::thread([&] { ExecutorLoop::of_process().call([&] { there = std::this_thread::get_id(); }); }).join();
+  std::thread([&] { Executor::of_process().call([&] { there = std::this_thread::get_id(); }); }).join();
   EXPECT_EQ(here, there);
 }
 
@@ -164,7 +168,7 @@ struct QuietSide {
 // The result of the executor's next round, before which others have polled so often.
 Round round_after(std::uint64_t polls, Standby<>& standby, QuietSide& side) {
   side.all_polls += polls;
-  return standby.round(side, ExecutorRole::both);
+  return standby.round(side);
 }
 
 TEST(Standby, ALookAfterALongSleepTakesMorePolls) {
@@ -187,64 +191,41 @@ TEST(Standby, WithACoreOfItsOwnTheExecutorWorksThoughOthersPoll) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(round_after(1000, standby, side), Round::idle);
 }
 
-TEST(Executor, TheThreadOfOneAloneMayBeOfSeveral) {
-  Executor one(loop_without_gates());
-  Executor other(loop_without_gates());
-  EXPECT_FALSE(one.apart());
-  EXPECT_FALSE(one.starts_here());
-  std::thread::id of_one;
-  std::thread::id of_other;
-  one.call([&] {
-    of_one = std::this_thread::get_id();
-    EXPECT_TRUE(other.starts_here());
-  });
-  other.call([&] { of_other = std::this_thread::get_id(); });
-  EXPECT_EQ(of_one, of_other);
-}
-
-TEST(Executors, WorkersAreDealtByTheirNumbersAndThreadsBeginWithTheFirst) {
+TEST(Executor, BeginsWithTheFirstWorkerForItAndServesTheOthers) {
   bootstrap::inproc::ThreadJob job(1);
   auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
-  transport::Transport& transport = (*joined)->transport();
-  for (const CompleterThread place : {CompleterThread::together, CompleterThread::apart}) {
-    Executors executors(3, place, transport);
-    EXPECT_TRUE(none_is_named("heddle-exec-2"));
-    Executor& last = executors.of(2);
-    EXPECT_EQ(&executors.of(5), &last);
-    EXPECT_NE(&executors.of(3), &last);
-    EXPECT_EQ(test::threads_named("heddle-exec-2").size(), 1U);
-    EXPECT_EQ(test::threads_named("heddle-comp-2").size(), place == CompleterThread::apart ? 1U : 0U);
-    EXPECT_TRUE(none_is_named("heddle-exec-1"));
-    EXPECT_NE(&executors.of(1), &last);
-    EXPECT_EQ(last.apart(), place == CompleterThread::apart);
+  Context& context = **joined;
+  const std::size_t before = test::threads_named("heddle-exec").size();
+  Context::WorkerOptions options;
+  options.sharing = Sharing::delegate;
+  ASSERT_TRUE(context.open_worker(options).ok());
+  EXPECT_EQ(test::threads_named("heddle-exec").size(), before);
+  options.sharing = Sharing::offload;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(context.open_worker(options).ok());
+    EXPECT_EQ(test::threads_named("heddle-exec").size(), before + 1);
   }
-  EXPECT_TRUE(none_is_named("heddle-exec-1"));
-  EXPECT_TRUE(none_is_named("heddle-comp-"));
 }
 
 // The executor goes on with the others, and no longer touches the gate.
 TEST(Executor, AGateThatWasRemovedIsLeftAlone) {
-  for (const char* completer : {"together", "apart"}) {
-    ASSERT_EQ(setenv("HEDDLE_COMPLETER", completer, 1), 0);
-    bootstrap::inproc::ThreadJob job(1);
-    auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
-    ASSERT_TRUE(joined.ok()) << base::last_message();
-    Context& context = **joined;
-    Context::WorkerOptions options;
-    options.sharing = Sharing::offload;
-    for (int i = 0; i < 20; ++i) {
-      Worker* const stays = *context.open_worker(options);
-      Worker* const goes = *context.open_worker(options);
-      EXPECT_TRUE(test::within_time([&] { return goes->gate()->polls() > 0; }));
-      EXPECT_EQ(context.close_worker(goes), HEDDLE_DONE);
-      const std::uint64_t before = stays->gate()->polls();
-      context.executors().of(stays->index()).wake_completer();
-      EXPECT_TRUE(test::within_time([&] { return stays->gate()->polls() > before; }));
-      EXPECT_EQ(context.close_worker(stays), HEDDLE_DONE);
-    }
+  bootstrap::inproc::ThreadJob job(1);
+  auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
+  ASSERT_TRUE(joined.ok()) << base::last_message();
+  Context& context = **joined;
+  Context::WorkerOptions options;
+  options.sharing = Sharing::offload;
+  for (int i = 0; i < 20; ++i) {
+    Worker* const stays = *context.open_worker(options);
+    Worker* const goes = *context.open_worker(options);
+    EXPECT_TRUE(test::within_time([&] { return goes->gate()->polls() > 0; }));
+    EXPECT_EQ(context.close_worker(goes), HEDDLE_DONE);
+    const std::uint64_t before = stays->gate()->polls();
+    context.executor().wake();
+    EXPECT_TRUE(test::within_time([&] { return stays->gate()->polls() > before; }));
+    EXPECT_EQ(context.close_worker(stays), HEDDLE_DONE);
   }
-  unsetenv("HEDDLE_COMPLETER");
 }
 
 // It may be inside the gate until then.
@@ -256,7 +237,7 @@ TEST(Executor, AGateIsRemovedWhenTheThreadHasLetItGo) {
   Context::WorkerOptions options;
   options.sharing = Sharing::offload;
   Worker* const worker = *context.open_worker(options);
-  Executor& executor = context.executors().of(worker->index());
+  Executor& executor = context.executor();
   std::atomic<bool> held{false};
   std::atomic<bool> leaves{false};
   std::thread holds([&] {
@@ -280,13 +261,6 @@ TEST(Executor, AGateIsRemovedWhenTheThreadHasLetItGo) {
   holds.join();
   closes.join();
   EXPECT_TRUE(closed.load());
-}
-
-TEST(Executor, ThePlacesOfTheCompleterHaveNames) {
-  EXPECT_EQ(completer_named("together"), CompleterThread::together);
-  EXPECT_EQ(completer_named("apart"), CompleterThread::apart);
-  EXPECT_FALSE(completer_named("Apart"));
-  EXPECT_FALSE(completer_named(""));
 }
 
 }  // namespace

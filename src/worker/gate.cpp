@@ -29,8 +29,6 @@ constexpr std::array kModes = {
          make_gate<OffloadGate>},
     Mode{Sharing::delegate, "delegate", "this thread advances it, or who is inside", true, true, kVisitNs,
          make_gate<DelegateGate>},
-    Mode{Sharing::mutex, "mutex", "this thread advances it, or who is inside", false, true, kVisitNs,
-         make_gate<MutexGate>},
     Mode{Sharing::automatic, "auto", "this thread advances it, or who is inside", true, true, kClaimNs,
          make_gate<AutoGate>},
 };
@@ -201,29 +199,6 @@ base::Status Gate::register_or_post(transport::Command& command, const engine::C
   const base::Status status = post_or_queue(command, completion);
   if (plan.timed && !plan.registers && status != HEDDLE_AGAIN) small.submitted(bytes, clock.now_ns() - begin);
   return status;
-}
-
-void Gate::note_turn(std::uint64_t begin) {
-  constexpr std::uint64_t kLongTicks = 30'000;  // about ten microseconds
-  tap::Tracer* const tracer = worker_.core().tracer;
-  if (tracer == nullptr || base::ticks() - begin < kLongTicks) return;
-  tap::TraceRing* const ring = tracer->ring();
-  if (ring == nullptr) return;
-  tap::TraceRecord record{};
-  record.ticks = begin;
-  record.id = tracer->name("a call that waits for its turn in the worker");
-  record.worker = static_cast<std::uint8_t>(worker_.index());
-  record.event = tap::TraceEvent::wait_begin;
-  ring->add(record);
-  tap::TraceRecord awaited = record;
-  awaited.event = tap::TraceEvent::awaited;
-  awaited.detail = static_cast<unsigned>(tap::Cause::own) & 0xFU;
-  awaited.rank = tap::kAnyRank;
-  awaited.peer = tap::kNoTraceWorker;
-  awaited.id = 0;
-  ring->add(awaited);
-  record.event = tap::TraceEvent::wait_end;
-  tracer->note_wait(record);
 }
 
 }  // namespace heddle::worker

@@ -3,7 +3,6 @@
 // (gate_modes.hpp); the table of them is in gate.cpp.
 //
 //   exclusive  the owner never finds another thread but a helper, which leaves soon
-//   mutex      others wait (the baseline that the other modes are measured against)
 //   shared     others that post wait for a moment, then get AGAIN; progress skips
 //   delegate   others leave their command in the queue, and the thread inside executes it before
 //              leaving
@@ -279,14 +278,6 @@ class Gate {
     // before messages that a handler of this worker posts from inside.
     return protocol::is_tagged(command) ? start_or_queue<true>(begin, put) : start_or_queue<false>(begin, put);
   }
-  // take() waits for this thread's turn while others are inside. A traced job notes the wait if it
-  // lasts.
-  template <class Take>
-  [[gnu::noinline, gnu::cold]] void note_turn(Take&& take) {
-    const std::uint64_t begin = base::ticks();
-    take();
-    note_turn(begin);
-  }
   bool enter();
   void leave();
   void count_entry() { add_one(entries_); }
@@ -306,7 +297,6 @@ class Gate {
   [[nodiscard]] const Inbox& inbox() const { return *inbox_; }
 
  private:
-  void note_turn(std::uint64_t begin);
   template <class Function>
   void call_executor(Function&& function) {
     run_on_executor([](void* what) { (*static_cast<std::remove_reference_t<Function>*>(what))(); }, &function);

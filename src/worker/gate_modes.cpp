@@ -115,7 +115,6 @@ class OffloadGate::Side {
     const base::Crowd& crowd = gate_.worker().context().crowd();
     return crowd.crowded() || !crowd.spare();
   }
-  [[nodiscard]] bool apart() const { return gate_.executor_->apart(); }
 
  private:
   OffloadGate& gate_;
@@ -126,7 +125,7 @@ OffloadGate::OffloadGate(Worker& worker, std::unique_ptr<Inbox> inbox)
     : CoreGate(worker, std::move(inbox), true), one_thread_(worker.context().one_thread()) {}
 
 void OffloadGate::begin() {
-  executor_ = &worker().context().executors().of(worker().index());
+  executor_ = &worker().context().executor();
   inbox().set_executor(executor_);
   executor_->add(this);
 }
@@ -157,9 +156,9 @@ base::Status OffloadGate::post_aside(transport::Command& command, const engine::
   bool wake_some = false;
   const base::Status status = post_inside(command, completion, &wake_some);
   Side side(*this);
-  const bool wake = status == HEDDLE_POSTED && standby_.must_wake_poller(side);
+  const bool wake = status == HEDDLE_POSTED && standby_.must_wake_executor(side);
   door().exit();
-  if (wake) executor_->wake_completer();
+  if (wake) executor_->wake();
   if (wake_some) wake_helpers();
   // The queue may have room where the transport has none.
   return status == HEDDLE_AGAIN ? inbox().put(command, completion) : status;
@@ -168,19 +167,24 @@ base::Status OffloadGate::post_aside(transport::Command& command, const engine::
 // An executor that sleeps would not poll for the operations that a handler has posted here.
 void OffloadGate::let_out() {
   Side side(*this);
-  const bool wake = standby_.must_wake_poller(side);
+  const bool wake = standby_.must_wake_executor(side);
   CoreGate::let_out();
-  if (wake) executor_->wake_completer();
+  if (wake) executor_->wake();
 }
 
-Round OffloadGate::execute_round(ExecutorRole role) {
+Round OffloadGate::execute_round() {
   Side side(*this);
-  return standby_.round(side, role);
+  return standby_.round(side);
 }
 
-bool OffloadGate::prepare_sleep(ExecutorRole role) {
+bool OffloadGate::prepare_sleep() {
   Side side(*this);
-  return standby_.prepare_sleep(side, role);
+  return standby_.prepare_sleep(side);
+}
+
+bool OffloadGate::prepare_nap() {
+  Side side(*this);
+  return standby_.prepare_nap(side);
 }
 
 bool OffloadGate::is_quiet() {
@@ -188,9 +192,9 @@ bool OffloadGate::is_quiet() {
   return standby_.is_quiet(side);
 }
 
-void OffloadGate::end_sleep(ExecutorRole role) {
+void OffloadGate::end_sleep() {
   Side side(*this);
-  standby_.end_sleep(side, role);
+  standby_.end_sleep(side);
 }
 
 }  // namespace heddle::worker

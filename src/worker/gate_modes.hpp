@@ -61,34 +61,6 @@ class ExclusiveGate final : public Gate {
   alignas(base::kCacheLine) queue::Handover<> handover_;
 };
 
-// mutex: a thread that finds another one inside waits for its turn. This is the baseline that the
-// other modes are measured against.
-class MutexGate final : public Gate {
- public:
-  MutexGate(Worker& worker, std::unique_ptr<Inbox> inbox) : Gate(worker, std::move(inbox)) {}
-
-  void fetch_helper() override { static_cast<void>(mutex_.fetch(kFetchSleepNs)); }
-
- private:
-  static constexpr std::int64_t kFetchSleepNs = 1'000'000;
-
-  base::Status post_now(transport::Command& command, const engine::CallersCompletion& completion) override {
-    return post_or_queue(command, completion);
-  }
-  bool let_in() override {
-    if (!mutex_.try_lock()) note_turn([this] { mutex_.lock(); });
-    return true;
-  }
-  bool let_in_unless_held() override { return mutex_.try_lock(); }
-  void let_out() override {
-    mark_outside();
-    mutex_.unlock();
-  }
-  bool let_in_helper(std::uint32_t /*number*/, bool /*urgent*/) override { return mutex_.try_lock(); }
-
-  alignas(base::kCacheLine) queue::FetchingMutex mutex_;
-};
-
 // The common part of the modes in which a thread that finds another one inside does not wait for
 // long: shared, delegate, offload.
 //
@@ -352,22 +324,23 @@ class OffloadGate final : public CoreGate {
 
   void begin() override;
   void end() override;
-  [[nodiscard]] bool may_call() const override { return executor_->starts_here(); }
+  [[nodiscard]] bool may_call() const override { return executor_->is_this_thread(); }
   void call_begins() override {
     if (standby_.call_begins()) executor_->wake();
   }
   void call_ends() override { standby_.call_ends(); }
   [[nodiscard]] bool executor_polls() const override { return !aside(); }
-  [[nodiscard]] bool may_advance() const override { return !one_thread_ || executor_->starts_here(); }
+  [[nodiscard]] bool may_advance() const override { return !one_thread_ || executor_->is_this_thread(); }
 
   // ---- the executor ----
-  Round execute_round(ExecutorRole role);
+  Round execute_round();
   // The last round was Round::aside or aside_briefly.
   [[nodiscard]] bool aside() const { return standby_.aside(); }
   // See Standby.
-  [[nodiscard]] bool prepare_sleep(ExecutorRole role);
+  [[nodiscard]] bool prepare_sleep();
+  [[nodiscard]] bool prepare_nap();
   [[nodiscard]] bool is_quiet();
-  void end_sleep(ExecutorRole role);
+  void end_sleep();
 
  private:
   class Side;  // what standby_ does inside the worker

@@ -11,7 +11,6 @@
 
 #include "base/clock.hpp"
 #include "base/fence.hpp"
-#include "engine/aggregator.hpp"
 #include "engine/handlers.hpp"
 #include "engine/handles.hpp"
 #include "tap/counters.hpp"
@@ -555,10 +554,6 @@ tap::WorkerCounters counters_of(Worker& worker) {
   stats.stored = tasks.stored();
   stats.dropped += tasks.dropped();
   stats.failed += worker.core().operations.failed();
-  if (const engine::Aggregator* aggregator = worker.aggregator(); aggregator != nullptr) {
-    stats.aggregated = base::peek(aggregator->counts().messages);
-    stats.packets = base::peek(aggregator->counts().packets);
-  }
   const Gate* gate = worker.gate();
   if (gate == nullptr) return all;
   if (const SmallOffload* offload = gate->small_offload(); offload != nullptr) {

@@ -17,8 +17,7 @@ namespace {
 constexpr std::int64_t kNapNs = 900'000'000;
 
 class Naps : public testing::TestWithParam<Sharing> {};
-INSTANTIATE_TEST_SUITE_P(Modes, Naps,
-                         testing::Values(Sharing::mutex, Sharing::shared, Sharing::delegate, Sharing::automatic),
+INSTANTIATE_TEST_SUITE_P(Modes, Naps, testing::Values(Sharing::shared, Sharing::delegate, Sharing::automatic),
                          [](const auto& tested) {
                            return "mode_" + std::to_string(static_cast<unsigned>(tested.param));
                          });

@@ -13,8 +13,8 @@ using transport::TransportWorker;
 // Runs function() on the thread and returns its result. An error message belongs to the thread that
 // met the error, so it is copied to the caller.
 template <class Function>
-auto result_of(ExecutorLoop& thread, Function&& function) {
-  if (thread.is_calling_thread()) return function();
+auto result_of(Executor& thread, Function&& function) {
+  if (thread.is_this_thread()) return function();
   std::optional<decltype(function())> result;
   std::string words;
   thread.call([&] {
@@ -27,7 +27,7 @@ auto result_of(ExecutorLoop& thread, Function&& function) {
 
 class OneThreadWorker final : public transport::ForwardingWorker {
  public:
-  OneThreadWorker(ExecutorLoop& thread, std::unique_ptr<TransportWorker> inner)
+  OneThreadWorker(Executor& thread, std::unique_ptr<TransportWorker> inner)
       : ForwardingWorker(std::move(inner)), thread_(thread) {}
   ~OneThreadWorker() override {
     thread_.call([this] { inner_.reset(); });
@@ -54,14 +54,14 @@ class OneThreadWorker final : public transport::ForwardingWorker {
   }
 
  private:
-  [[nodiscard]] bool here() const { return thread_.is_calling_thread(); }
+  [[nodiscard]] bool here() const { return thread_.is_this_thread(); }
 
-  ExecutorLoop& thread_;
+  Executor& thread_;
 };
 
 }  // namespace
 
-OneThread::Opened OneThread::open(ExecutorLoop& thread, const std::function<Opened()>& open) {
+OneThread::Opened OneThread::open(Executor& thread, const std::function<Opened()>& open) {
   auto inner = result_of(thread, open);
   if (!inner) return inner.status();
   return std::unique_ptr<transport::Transport>(std::make_unique<OneThread>(thread, std::move(*inner)));

@@ -20,8 +20,8 @@ class OneThread final : public transport::ForwardingTransport {
   using Opened = base::Result<std::unique_ptr<transport::Transport>>;
 
   // Wraps the transport that open() opens on the thread.
-  static Opened open(ExecutorLoop& thread, const std::function<Opened()>& open);
-  OneThread(ExecutorLoop& thread, std::unique_ptr<transport::Transport> inner)
+  static Opened open(Executor& thread, const std::function<Opened()>& open);
+  OneThread(Executor& thread, std::unique_ptr<transport::Transport> inner)
       : ForwardingTransport(std::move(inner)), thread_(thread) {}
   ~OneThread() override;
   OneThread(const OneThread&) = delete;
@@ -44,7 +44,7 @@ class OneThread final : public transport::ForwardingTransport {
   [[nodiscard]] transport::BarrierGates* gates() override { return nullptr; }
 
  private:
-  ExecutorLoop& thread_;
+  Executor& thread_;
 };
 
 }  // namespace heddle::worker

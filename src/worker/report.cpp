@@ -9,7 +9,6 @@
 #include <span>
 #include <utility>
 
-#include "engine/aggregator.hpp"
 #include "engine/handlers.hpp"
 #include "worker/gate.hpp"
 #include "worker/sharing.hpp"
@@ -255,11 +254,6 @@ void find_inside(Worker& worker, engine::Findings& findings) {
   findings.say("worker %u: polled %llu times; %u %s under way%s", worker.index(), number(worker.core().stats.polls),
                under_way, under_way == 1 ? "operation is" : "operations are",
                worker.core().responder.idle() ? "" : "; answers to peers wait for room");
-  if (worker.aggregator() != nullptr && worker.aggregator()->waiting_messages() > 0) {
-    findings.say(
-        "%llu small messages wait together for room in the transport; the peer must make progress to make room",
-        number(worker.aggregator()->waiting_messages()));
-  }
   std::uint32_t told = 0;
   for (const engine::Operation& operation : worker.core().operations.slots()) {
     if (!operation.live || told++ >= kMostLines) continue;

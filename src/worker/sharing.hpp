@@ -20,7 +20,7 @@ namespace heddle::worker {
 
 // See docs/architecture.md, "Sharing modes". The values are those of heddle_sharing. A mode that no
 // other file asks for needs no name here: Sharing{7}.
-enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, mutex, automatic };
+enum class Sharing : std::uint8_t { exclusive = 1, shared, offload, delegate, automatic = 6 };
 
 // Counts of what was posted on a worker.
 struct Tally {

@@ -49,16 +49,12 @@ Worker::Worker(Context& context, std::uint32_t index, const Traits& traits,
         if (context.probes()) transport = std::make_unique<engine::ProbingWorker>(std::move(transport), index);
         if (base::has_thread_sanitizer())
           transport = std::make_unique<engine::OrderingWorker>(std::move(transport), context.rank(), index);
-        if (!traits.aggregates) return std::move(transport);
-        const std::uint32_t max_message = capabilities.max_message;
-        auto aggregator = std::make_unique<engine::Aggregator>(std::move(transport), max_message);
-        aggregator_ = aggregator.get();
-        return aggregator;
+        return std::move(transport);
       }()),
       core_(context.objects(), index, *transport_, traits.sharing == Sharing::exclusive && !traits.helped),
       messages_(core_),
       tagged_(core_),
-      completer_(core_, aggregator_),
+      completer_(core_),
       traits_(traits) {
   core_.attentive = this;
   if (!core_.unshared) ownership_.renounce();
@@ -86,15 +82,12 @@ Worker::~Worker() {
   context_.environment().log.say(
       "worker %u: puts %llu gets %llu atomics %llu messages %llu bytes %llu direct %llu "
       "again %llu polls %llu received %llu "
-      "dropped %llu stored %llu failed %llu sends %llu receives %llu kept %llu tasks %llu aggregated %llu packets %llu "
-      "registered "
-      "%llu "
+      "dropped %llu stored %llu failed %llu sends %llu receives %llu kept %llu tasks %llu registered %llu "
       "helped %llu taken %llu",
       index_, number(all.puts), number(all.gets), number(all.atomics), number(all.messages), number(all.bytes),
       number(all.direct), number(all.again), number(all.polls), number(all.received), number(all.dropped),
       number(all.stored), number(all.failed), number(all.sends), number(all.receives), number(all.kept),
-      number(all.tasks), number(all.aggregated), number(all.packets), number(all.registered), number(all.helped),
-      number(all.taken));
+      number(all.tasks), number(all.registered), number(all.helped), number(all.taken));
 }
 
 heddle_worker_stats Worker::read_stats() {
@@ -105,9 +98,6 @@ heddle_worker_stats Worker::read_stats() {
     posted = counts_.total();
     all.failed += core_.operations.failed();
     all.dropped += transport_->counters().malformed + core_.responder.lost() + messages_.tasks().dropped();
-    if (aggregator_ == nullptr) return;
-    all.aggregated = aggregator_->counts().messages;
-    all.packets = aggregator_->counts().packets;
   };
   use(*this) == nullptr ? read() : gate_->visit(read);
   if (gate_ != nullptr && gate_->small_offload() != nullptr) {
@@ -524,8 +514,8 @@ constexpr std::array kProtocols = {
 constexpr bool is_sound() {
   std::array<bool, wire::kRows> taken{};
   taken[wire::kExtensionRow] = true;  // the room above
-  for (const wire::Kind kind : {wire::Kind::invalid, wire::Kind::packet, wire::Kind::active_message,
-                                wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
+  for (const wire::Kind kind :
+       {wire::Kind::invalid, wire::Kind::active_message, wire::Kind::fragment, wire::Kind::user, wire::Kind::tagged})
     taken[wire::row_of(kind)] = true;
   for (const ProtocolEntry& entry : kProtocols) {
     for (const std::uint32_t row : entry.rows) {

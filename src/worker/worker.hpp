@@ -41,7 +41,6 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   struct Traits {
     Sharing sharing = Sharing::exclusive;
     bool helped = false;
-    bool aggregates = false;
     void* user = nullptr;
     bool attends = false;
   };
@@ -132,8 +131,6 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   // Frees what was reserved for a message that was never posted.
   void give_back(const transport::Command& command);
 
-  // Null: messages are not aggregated.
-  [[nodiscard]] const engine::Aggregator* aggregator() const { return aggregator_; }
   // The parts. Their headers say which of their functions any thread may call.
   [[nodiscard]] engine::Core& core() { return core_; }
   [[nodiscard]] const engine::Core& core() const { return core_; }
@@ -173,8 +170,6 @@ class Worker final : public engine::NamesObjects, private engine::Attentive {
   std::uint32_t size_;
   std::uint32_t max_workers_;
   std::uint64_t max_payload_;
-  // what transport_ is then; null: the transport's own
-  engine::Aggregator* aggregator_ = nullptr;
   std::unique_ptr<transport::TransportWorker> transport_;
   Ownership<> ownership_;  // of a worker of one thread, which writes it
 

@@ -505,7 +505,7 @@ TEST_P(Inside, AHandlerThatBlocksHoldsUpItsWorkerAlone) {
   }
   EXPECT_EQ(counter.value(), 1U);
   EXPECT_EQ(old, 0U);
-  if (!exclusive() && mode() != HEDDLE_SHARING_MUTEX) {
+  if (!exclusive()) {
     EXPECT_EQ(workers_[0].progress(), 0) << "skipped, not waited for";
     EXPECT_EQ(workers_[0].run_tasks(1, 1000), 0);
     EXPECT_EQ(workers_[0].try_quiet(), HEDDLE_DONE) << "nothing is under way, whoever is inside";

@@ -17,9 +17,9 @@ constexpr std::size_t kLong = 1'000'000;  // by rendezvous everywhere: its end i
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all = {
-      {"refusing", "fault+loopback", {{"HEDDLE_FAULT_AGAIN", "95"}}},
-      {"refusing_messages", "fault+loopback-messages", {{"HEDDLE_FAULT_AGAIN", "95"}}},
-      {"refusing_shm", "fault+shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_FAULT_AGAIN", "95"}}},
+      {"refusing", "fault+loopback", {{"HEDDLE_FAULT", "again=95"}}},
+      {"refusing_messages", "fault+loopback-messages", {{"HEDDLE_FAULT", "again=95"}}},
+      {"refusing_shm", "fault+shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_FAULT", "again=95"}}},
   };
   return all;
 }

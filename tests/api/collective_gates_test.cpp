@@ -87,7 +87,7 @@ class Sum : public Repeated {
 
 class Gates : public testing::Test {
  protected:
-  const Variables variables_{{{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_GATES", "1000"}}};
+  const Variables variables_{{{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_GATES", "1000"}}};
 };
 
 TEST_F(Gates, AllKindsOfAnyNumberOfRanks) {

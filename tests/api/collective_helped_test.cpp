@@ -79,10 +79,8 @@ TEST(HelpedCollectives, AHelperThatWasPutAsideInsideIsFetched) {
 // A missing order shows on machines with weak memory, and to ThreadSanitizer, which does not see
 // the synchronisation through the other rank.
 TEST(HelpedCollectives, ABarrierOrdersWhatAHelperHasExecuted) {
-  const Variables variables(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_PROGRESS", "dedicated:1"},
-                                                                             {"HEDDLE_SHM_DIRECT", "0"},
-                                                                             {"HEDDLE_SHM_CMA", "0"},
-                                                                             {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
+  const Variables variables(std::vector<std::pair<const char*, const char*>>{
+      {"HEDDLE_PROGRESS", "dedicated:1"}, {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}});
   constexpr std::uint64_t kRounds = 20;
   constexpr std::size_t kLong = 512;       // words
   constexpr std::size_t kPut = kLong + 2;  // words that rank 0 changes; it gets those behind them

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kAlgorithms[] = {"broadcast.chain_session", "broadcast.trinary_session"};
 
-const Setting kUtofu{"utofu", "utofu", {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}}};
+const Setting kUtofu{"utofu", "utofu", {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}}};
 
 // One member's persistent broadcast.
 class Broadcast {
@@ -178,7 +178,7 @@ TEST_F(Offloaded, MoreOperationsThanQueues) {
 // Operations of the interface bypass the decorator: with faults they are not offered.
 TEST_F(Offloaded, BehindTheFaultDecoratorIfNoFaultIsSet) {
   for (const bool faults : {false, true}) {
-    const Variables variables(faults ? std::vector<std::pair<const char*, const char*>>{{"HEDDLE_FAULT_DELAY", "3"}}
+    const Variables variables(faults ? std::vector<std::pair<const char*, const char*>>{{"HEDDLE_FAULT", "delay=3"}}
                                      : std::vector<std::pair<const char*, const char*>>{});
     run_members(2, "fault+utofu", [&](const Member& member) {
       Broadcast broadcast(member, "broadcast.chain_session", 10'000, 1, 4096);

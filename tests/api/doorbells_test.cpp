@@ -32,7 +32,7 @@ TEST(Doorbells, PutsThatManyThreadsQueueLeaveWithTwoCalls) {
   void* const library = dlopen(HEDDLE_IDLE_VERBS, RTLD_NOW | RTLD_NODELETE);
   ASSERT_NE(library, nullptr) << dlerror();
   const auto* idle = static_cast<transport::verbs::IdleVerbs*>(dlsym(library, "idle_verbs"));
-  const Variables variables({{"HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS}, {"HEDDLE_SHARING", "offload"}});
+  const Variables variables({{"HEDDLE_LIBRARIES", "verbs=" HEDDLE_IDLE_VERBS}, {"HEDDLE_SHARING", "offload"}});
   const Job job(1, "verbs");
   Context context = job.join(0);
   heddle_region region{};

@@ -1,10 +1,9 @@
-// The threads of offload workers: how many there are, what they do, and that they sleep.
+// The thread of offload workers: that there is one, what it does, and that it sleeps.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,22 +18,9 @@ namespace {
 
 using Settings = std::vector<std::pair<const char*, const char*>>;
 
-struct Arrangement {
-  const char* executors;
-  const char* completer;
-};
-std::ostream& operator<<(std::ostream& out, const Arrangement& one) {
-  return out << one.executors << "_" << one.completer;
-}
-
-class Executors : public testing::TestWithParam<Arrangement> {
+class Executors : public testing::Test {
  protected:
-  Executors()
-      : variables_(Settings{{"HEDDLE_SHARING", "offload"},
-                            {"HEDDLE_EXECUTORS", GetParam().executors},
-                            {"HEDDLE_COMPLETER", GetParam().completer}}) {}
-
-  Variables variables_;
+  const Variables variables_{Settings{{"HEDDLE_SHARING", "offload"}}};
 };
 
 std::size_t threads_named(const std::string& prefix) {
@@ -51,23 +37,19 @@ void look_once() {
   std::this_thread::yield();
 }
 
-TEST_P(Executors, AsManyThreadsAsAskedFor) {
+TEST_F(Executors, OneThreadServesAllWorkers) {
   const Job job(1, "shm");
   Context context = job.join(0);
   // Threads of the case before were joined, and may still be listed.
-  EXPECT_TRUE(within_time([] { return threads_named("heddle-exec") + threads_named("heddle-comp") == 0; }, look_once))
-      << "before there is a worker for them";
+  EXPECT_TRUE(within_time([] { return threads_named("heddle-exec") == 0; }, look_once))
+      << "before there is a worker for it";
   std::vector<Worker> workers;
   for (int i = 0; i < 3; ++i) workers.push_back(context.open_worker());
-  const auto executors = static_cast<std::size_t>(std::stoul(GetParam().executors));
-  const std::size_t expected = std::min<std::size_t>(executors, 3);
-  const bool apart = std::strcmp(GetParam().completer, "apart") == 0;
-  EXPECT_TRUE(within_time([&] { return threads_named("heddle-exec") == expected; }, look_once));
-  EXPECT_TRUE(within_time([&] { return threads_named("heddle-comp") == (apart ? expected : 0); }, look_once));
+  EXPECT_TRUE(within_time([&] { return threads_named("heddle-exec") == 1; }, look_once));
 }
 
-// Several workers, some of them of one executor, that come and go while others are at work.
-TEST_P(Executors, WorkersOfOneExecutorDoNotDisturbEachOther) {
+// Several workers that come and go while others are at work.
+TEST_F(Executors, WorkersDoNotDisturbEachOther) {
   constexpr int kThreads = 4;
   const int rounds = base::kThreadSanitizer ? 5 : 15;
   std::atomic<std::uint64_t> handled{0};
@@ -104,7 +86,7 @@ TEST_P(Executors, WorkersOfOneExecutorDoNotDisturbEachOther) {
 
 // Though threads of the application make progress all the while, and post calls from their
 // handlers.
-TEST_P(Executors, CallsRunOnOneThreadWhichIsNotTheApplications) {
+TEST_F(Executors, CallsRunOnOneThreadWhichIsNotTheApplications) {
   struct Calls {
     heddle_worker worker{};
     std::thread::id first;  // plain: calls run one at a time
@@ -156,7 +138,7 @@ TEST_P(Executors, CallsRunOnOneThreadWhichIsNotTheApplications) {
 
 // Nobody calls the library on the receiver's side, and nothing of its own is under way: its
 // executor sleeps, and wakes for each.
-TEST_P(Executors, WhatArrivesWakesASleepingExecutor) {
+TEST_F(Executors, WhatArrivesWakesASleepingExecutor) {
   for (const char* transport : {"shm", "loopback", "fault+shm"}) {
     std::atomic<int> count{0};
     const Job job(2, transport);
@@ -188,7 +170,7 @@ double cpu_seconds() {
 
 // Processor time is counted, so others on the machine do not matter; ThreadSanitizer has a thread
 // of its own.
-TEST_P(Executors, UseNoProcessorWhileNothingHappens) {
+TEST_F(Executors, UseNoProcessorWhileNothingHappens) {
   constexpr double kSeconds = 1;
   const double bound = kSeconds * (base::kThreadSanitizer ? 0.05 : 0.005);
   const Job job(1, "shm");
@@ -204,23 +186,6 @@ TEST_P(Executors, UseNoProcessorWhileNothingHappens) {
   }
   std::printf("%.4f %% of a core\n", used / kSeconds * 100);
   EXPECT_LT(used, bound);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Executors,
-                         testing::Values(Arrangement{"1", "together"}, Arrangement{"2", "together"},
-                                         Arrangement{"1", "apart"}, Arrangement{"2", "apart"}),
-                         [](const auto& one) {
-                           return std::string("executors_") + one.param.executors + "_" + one.param.completer;
-                         });
-
-TEST(ExecutorSettings, WrongOnesAreErrorsThatNameThem) {
-  for (const auto& [name, value] :
-       Settings{{"HEDDLE_EXECUTORS", "0"}, {"HEDDLE_EXECUTORS", "65"}, {"HEDDLE_COMPLETER", "beside"}}) {
-    const Variables variables(Settings{{name, value}});
-    heddle_context context{};
-    EXPECT_EQ(heddle_context_join(nullptr, &context), HEDDLE_ERR_CONFIG);
-    EXPECT_NE(std::strstr(heddle_last_error(), name), nullptr) << heddle_last_error();
-  }
 }
 
 }  // namespace

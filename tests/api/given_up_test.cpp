@@ -102,10 +102,10 @@ TEST_P(GivenUp, AReceiveEndsThoughItsSenderLives) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, GivenUp,
-    testing::Values(Setting{"ucx", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_UCX_TIMEOUT", "1s"}}},
+    testing::Values(Setting{"ucx", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_NETWORK_TIMEOUT", "1s"}}},
                     Setting{"joint",
                             "shm,ucx",
-                            {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_UCX_TIMEOUT", "1s"}}}),
+                            {{"HEDDLE_NODE_RANKS", "1"}, {"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_NETWORK_TIMEOUT", "1s"}}}),
     name_of);
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace heddle::test::one_thread_test {
 namespace {
 
-const std::vector<std::pair<const char*, const char*>> kLibrary = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+const std::vector<std::pair<const char*, const char*>> kLibrary = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
 const std::vector<std::pair<const char*, const char*>> kSingle = {{"HEDDLE_UTOFU_SINGLE_THREAD", "1"}};
 
 heddle_worker_options options_of(heddle_sharing sharing) {
@@ -40,10 +40,7 @@ class OneThread : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(OneThread, EveryModeIsOffloadAndSaysSo) {
-  const Variables more({{"HEDDLE_SHARING", "exclusive"},
-                        {"HEDDLE_EXECUTORS", "4"},
-                        {"HEDDLE_COMPLETER", "apart"},
-                        {"HEDDLE_PROGRESS", "dedicated:1"}});
+  const Variables more({{"HEDDLE_SHARING", "exclusive"}, {"HEDDLE_PROGRESS", "dedicated:1"}});
   const Job job(1, GetParam());
   const Context context = job.join(0);
   std::vector<heddle_sharing> modes = all_modes();

@@ -294,7 +294,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Threads{"offload_messages", "loopback-messages", HEDDLE_SHARING_OFFLOAD, "none"},
                     Threads{"offload_shm", "shm", HEDDLE_SHARING_OFFLOAD, "none"},
                     Threads{"delegate_messages", "loopback-messages", HEDDLE_SHARING_DELEGATE, "none"},
-                    Threads{"mutex_messages", "loopback-messages", HEDDLE_SHARING_MUTEX, "none"},
                     Threads{"exclusive_helped", "loopback-messages", HEDDLE_SHARING_EXCLUSIVE, "dedicated:1"}),
     [](const auto& row) { return row.param.name; });
 

@@ -264,8 +264,7 @@ TEST_P(Progress, OwnerAndHelpersTakeTurns) {
 
 const Setting kMessagesOnly = {"loopback_messages", "loopback-messages", {}};
 const Setting kShm = {"shm", "shm", {}};
-const Setting kBounce = {
-    "shm_bounce", "shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}};
+const Setting kBounce = {"shm_bounce", "shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}}};
 
 INSTANTIATE_TEST_SUITE_P(All, Progress,
                          testing::Values(Case{"dedicated:1", kMessagesOnly}, Case{"dedicated:1", kBounce},
@@ -451,7 +450,7 @@ TEST(Helped, AHelperThatWasPutAsideInAnyModeIsFetched) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "needs two cores";
-  for (const char* sharing : {"exclusive", "shared", "mutex", "delegate"}) {
+  for (const char* sharing : {"exclusive", "shared", "delegate"}) {
     const Variables variables({{"HEDDLE_PROGRESS", "idle"}, {"HEDDLE_SHARING", sharing}});
     PutAside test;
     const Job job(1, "shm");

@@ -136,8 +136,7 @@ class QuietOfThreads : public testing::TestWithParam<heddle_sharing> {};
 TEST_P(QuietOfThreads, SeesWhatAnotherThreadsProgressBrought) {
   constexpr int kThreads = 3;
   constexpr std::uint64_t kRounds = 300;
-  const Variables variables(
-      {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}});
+  const Variables variables({{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}});
   Job(2, "shm").run([](Context& context, Worker& main) {
     const Region region = context.alloc(4096);
     const auto remote = context.exchange(region);

@@ -35,7 +35,6 @@ const std::vector<Way>& ways() {
       {"delegate_none", "delegate", "none", "on", true},
       {"delegate_adaptive", "delegate", "adaptive", "on", true},
       {"delegate_dedicated_auto", "delegate", "dedicated:2", "auto", true},
-      {"mutex_dedicated", "mutex", "dedicated:1", "on", true},
       {"offload", "offload", "none", "on", true},
   };
   return all;
@@ -205,7 +204,7 @@ struct Pair {
 };
 
 TEST(SmallOffloadAlone, WithoutHelpersWhoWaitsSubmits) {
-  for (const char* sharing : {"shared", "delegate", "mutex"}) {
+  for (const char* sharing : {"shared", "delegate"}) {
     Pair pair({"", sharing, "none", "on", true});
     Source source;
     ASSERT_EQ(pair.post(&source), HEDDLE_POSTED) << sharing;
@@ -223,7 +222,7 @@ TEST(SmallOffloadAlone, WithoutHelpersWhoWaitsSubmits) {
 }
 
 TEST(SmallOffloadAlone, AHelperSubmitsWhileThePosterComputes) {
-  for (const char* sharing : {"exclusive", "shared", "delegate", "mutex"}) {
+  for (const char* sharing : {"exclusive", "shared", "delegate"}) {
     for (const char* progress : {"dedicated:1", "adaptive"}) {
       Pair pair({"", sharing, progress, "on", true});
       Source source;

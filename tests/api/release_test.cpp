@@ -169,7 +169,7 @@ class ReleaseOfAList : public testing::TestWithParam<const char*> {
 
   // Puts into registered memory of another rank need its progress, so that nothing is done within
   // the call.
-  const Variables variables_{{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}};
+  const Variables variables_{{{"HEDDLE_SHM_CMA", "0"}}};
   Job job_{kSize, GetParam()};
   std::array<Context, kSize> contexts_;
   std::array<Worker, kSize> workers_;

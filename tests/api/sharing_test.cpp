@@ -341,7 +341,7 @@ TEST_P(QueueingMode, SleepingExecutorTakesUpWhatAHandlerPostedElsewhere) {
         self.ran.store(true, std::memory_order_release);
       },
       &relay);
-  const pid_t executor = thread_named("heddle-exec-");
+  const pid_t executor = thread_named("heddle-exec");
   ASSERT_NE(executor, 0);
   ASSERT_TRUE(await_asleep(executor));
   ASSERT_GE(peer_.am({0, 0}, {7, 0, nullptr, nullptr, 0}), 0);

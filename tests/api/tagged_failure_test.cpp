@@ -267,12 +267,12 @@ TEST_P(TaggedFailure, CompletionsMayPostAndCancelReceives) {
   EXPECT_EQ(state.room, 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Transports, TaggedFailure,
-    testing::Values(Setting{"shm", "shm", {}},
-                    Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
-                    Setting{"loopback", "loopback", {}}, Setting{"loopback_messages", "loopback-messages", {}}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Transports, TaggedFailure,
+                         testing::Values(Setting{"shm", "shm", {}},
+                                         Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}}},
+                                         Setting{"loopback", "loopback", {}},
+                                         Setting{"loopback_messages", "loopback-messages", {}}),
+                         name_of);
 
 void expect_error(Status status, Status expected, const char* words) {
   EXPECT_EQ(status, expected) << heddle_status_name(status) << ": " << heddle_last_error();

@@ -590,7 +590,7 @@ TEST_P(RendezvousOperations, AreNotAllTakenByLongSends) {
 INSTANTIATE_TEST_SUITE_P(
     Transports, RendezvousOperations,
     testing::Values(Setting{"shm", "shm", {}}, Setting{"shm_offered", "shm", {{"HEDDLE_TAG_EAGER_BYTES", "8K"}}},
-                    Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
+                    Setting{"shm_bounce", "shm", {{"HEDDLE_SHM_CMA", "0"}}},
                     Setting{"loopback_messages", "loopback-messages", {}},
                     Setting{"offload", "shm", {{"HEDDLE_SHARING", "offload"}, {"HEDDLE_TAG_EAGER_BYTES", "8K"}}},
                     Setting{"delegate", "shm", {{"HEDDLE_SHARING", "delegate"}}}),

@@ -114,10 +114,8 @@ TEST(TaggedRoom, TwoRanksThatBothSendBeforeTheyReceive) {
 
 // Offers overtake the copied messages before them, for which there was credit: all are kept.
 TEST(TaggedRoom, TheSameWhereMessagesOvertakeEachOther) {
-  const Variables small(std::vector<std::pair<const char*, const char*>>{{"HEDDLE_TAG_CREDIT_BYTES", "64K"},
-                                                                         {"HEDDLE_SHM_DIRECT", "0"},
-                                                                         {"HEDDLE_FAULT_DELAY", "5"},
-                                                                         {"HEDDLE_FAULT_REORDER", "1"}});
+  const Variables small(std::vector<std::pair<const char*, const char*>>{
+      {"HEDDLE_TAG_CREDIT_BYTES", "64K"}, {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_FAULT", "delay=5,reorder=1"}});
   for (int times = 0; times < 5; ++times) Job(2, "fault+shm").run(sends_before_it_receives);
 }
 

@@ -131,25 +131,15 @@ inline const std::vector<Setting>& all_settings() {
       std::replace(name.begin(), name.end(), '-', '_');
       if (entry.anywhere) all.push_back({name, entry.name, {}});
     }
-    all.insert(all.end(),
-               {{"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
-                {"shm_bounce",
-                 "shm",
-                 {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}}},
-                {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
-                {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
-                {"fault_loopback",
-                 "fault+loopback",
-                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-                {"fault_messages",
-                 "fault+loopback-messages",
-                 {{"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}, {"HEDDLE_FAULT_AGAIN", "30"}}},
-                {"fault_shm",
-                 "fault+shm",
-                 {{"HEDDLE_SHM_DIRECT", "0"},
-                  {"HEDDLE_FAULT_DELAY", "3"},
-                  {"HEDDLE_FAULT_REORDER", "1"},
-                  {"HEDDLE_FAULT_AGAIN", "20"}}}});
+    all.insert(
+        all.end(),
+        {{"shm_commands", "shm", {{"HEDDLE_SHM_DIRECT", "0"}}},
+         {"shm_bounce", "shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}}},
+         {"joint", "shm,loopback-messages", {{"HEDDLE_NODE_RANKS", "2"}}},
+         {"loopback_few_slots", "loopback-messages", {{"HEDDLE_WORKER_OPERATIONS", "16"}}},
+         {"fault_loopback", "fault+loopback", {{"HEDDLE_FAULT", "delay=5,reorder=1,again=30"}}},
+         {"fault_messages", "fault+loopback-messages", {{"HEDDLE_FAULT", "delay=5,reorder=1,again=30"}}},
+         {"fault_shm", "fault+shm", {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_FAULT", "delay=3,reorder=1,again=20"}}}});
     return all;
   }();
   return settings;

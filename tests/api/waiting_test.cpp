@@ -315,7 +315,6 @@ class MovedByAnother : public testing::TestWithParam<Moved> {
 INSTANTIATE_TEST_SUITE_P(Modes, MovedByAnother,
                          testing::Values(Moved{"shared", HEDDLE_SHARING_SHARED, "none", true},
                                          Moved{"delegate", HEDDLE_SHARING_DELEGATE, "none", true},
-                                         Moved{"mutex", HEDDLE_SHARING_MUTEX, "none", true},
                                          Moved{"auto", HEDDLE_SHARING_AUTO, "none", true},
                                          Moved{"offload", HEDDLE_SHARING_OFFLOAD, "none", false},
                                          Moved{"helped", HEDDLE_SHARING_EXCLUSIVE, "dedicated:1", false}),

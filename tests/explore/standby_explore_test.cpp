@@ -15,7 +15,6 @@
 namespace heddle::explore::standby_explore_test {
 namespace {
 
-using worker::ExecutorRole;
 using worker::Round;
 
 enum class Bug {
@@ -52,7 +51,6 @@ struct Shape {
   bool order = false;    // one more thread, which makes a call by order
   bool call = false;     // or one by the queue
   bool other = false;    // or posts to another gate, and does not poll
-  bool apart = false;    // another thread polls
   bool direct = false;   // it posts by itself where the executor stands aside
 };
 
@@ -161,15 +159,12 @@ class ModelGate {
     inside_.name("the inside");
     aside_sleeps_.name("sleeps aside");
   }
-  void begin(Rounds* commands, Rounds* poller) {
-    commands_ = commands;
-    poller_ = poller;
-    commands_->add(this);
-    if (kShape.apart) poller_->add(this);
+  void begin(Rounds* executor) {
+    executor_ = executor;
+    executor_->add(this);
   }
   void end() {
-    commands_->remove(this);
-    if (kShape.apart) poller_->remove(this);
+    executor_->remove(this);
     ended_ = true;
   }
 
@@ -178,7 +173,7 @@ class ModelGate {
     const auto claim = queue_.claim();
     check(bool(claim), "there is room");
     queue_.body(claim).what.store(what);
-    if (queue_.publish(claim) && kBug != Bug::posts_without_waking) commands_->wake();
+    if (queue_.publish(claim) && kBug != Bug::posts_without_waking) executor_->wake();
   }
   // OffloadGate::post_now() and post_aside()
   void post_where_it_may(What what) {
@@ -206,7 +201,7 @@ class ModelGate {
   }
   // Gate::start() of a call
   void queue_call() {
-    if (kBug != Bug::calls_without_counting && standby_.call_begins()) commands_->wake();
+    if (kBug != Bug::calls_without_counting && standby_.call_begins()) executor_->wake();
     sleeps_at_call_ = sleeps_aside();
     post(kCall);
   }
@@ -217,32 +212,36 @@ class ModelGate {
   void send() {
     step();
     arrived_.store(1, std::memory_order_release);
-    if (queue::disarmed_by_me(armed_)) poller_->wake();
+    if (queue::disarmed_by_me(armed_)) executor_->wake();
   }
   [[nodiscard]] std::uint32_t sleeps_aside() const { return aside_sleeps_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint32_t sleeps_at_last_end() const { return sleeps_at_last_end_; }
 
   // ---- the executor ----
-  Round execute_round(ExecutorRole role) {
+  Round execute_round() {
     check(!ended_, "a gate that was removed is left alone");
     Side side{*this, true};
-    const Round found = standby_.round(side, role);
+    const Round found = standby_.round(side);
     check(!ended_, "a gate that was removed is left alone");
     if (found == Round::aside || found == Round::aside_briefly) check_sleep(found);
     return found;
   }
   [[nodiscard]] bool aside() const { return standby_.aside(); }
-  [[nodiscard]] bool prepare_sleep(ExecutorRole role) {
+  [[nodiscard]] bool prepare_sleep() {
     Side side{*this, true, true};
-    return standby_.prepare_sleep(side, role);
+    return standby_.prepare_sleep(side);
+  }
+  [[nodiscard]] bool prepare_nap() {
+    Side side{*this, true, true};
+    return standby_.prepare_nap(side);
   }
   [[nodiscard]] bool is_quiet() {
     Side side{*this, true, true};
     return standby_.is_quiet(side);
   }
-  void end_sleep(ExecutorRole role) {
+  void end_sleep() {
     Side side{*this, true};
-    standby_.end_sleep(side, role);
+    standby_.end_sleep(side);
   }
 
   // When the threads have ended.
@@ -267,9 +266,9 @@ class ModelGate {
       return false;
     }
     void leave() {
-      const bool wake = gate.standby_.must_wake_poller(*this);
+      const bool wake = gate.standby_.must_wake_executor(*this);
       gate.door_.unlock();
-      if (wake && kBug != Bug::leaves_without_waking) gate.poller_->wake();
+      if (wake && kBug != Bug::leaves_without_waking) gate.executor_->wake();
     }
     std::size_t drain() {
       std::size_t done = 0;
@@ -320,7 +319,6 @@ class ModelGate {
       return kBug == Bug::bit_set_without_a_look ? std::exchange(gate.blind_, false) : gate.queue_.wake_up();
     }
     [[nodiscard]] bool crowded() const { return kShape.crowded; }
-    [[nodiscard]] bool apart() const { return kShape.apart; }
   };
   using Queue = queue::CommandQueue<Body, Atomic>;
 
@@ -357,8 +355,7 @@ class ModelGate {
     }
   }
 
-  Rounds* commands_ = nullptr;
-  Rounds* poller_ = nullptr;
+  Rounds* executor_ = nullptr;
   queue::TryLock<Atomic> door_;
   Queue queue_{4};
   Atomic<std::uint64_t> polls_{0};
@@ -392,12 +389,10 @@ struct StandbyModel final : Model {
   static constexpr std::uint32_t kEnds =
       kShape.commands + (kShape.inside ? 1 : 0) + (kShape.message ? 1 : 0) + (kShape.call ? 1 : 0);
   static constexpr std::uint32_t kPeer = 2;
-  static constexpr std::uint32_t kPoller = kPeer + (kShape.message ? 1 : 0);
-  static constexpr std::uint32_t kOther = kPoller + (kShape.apart ? 1 : 0);
+  static constexpr std::uint32_t kOther = kPeer + (kShape.message ? 1 : 0);
 
   ModelBell<kBug> bell;
-  Rounds commands{kShape.apart ? ExecutorRole::commands : ExecutorRole::both, kShape.apart ? nullptr : &bell};
-  Rounds completions{ExecutorRole::completions, &bell};
+  Rounds executor{&bell};
   Gate gate;
   Gate other;
   Atomic<std::uint32_t> finished{0};  // the third thread
@@ -405,15 +400,14 @@ struct StandbyModel final : Model {
   bool called = false;
 
   StandbyModel() {
-    gate.begin(&commands, kShape.apart ? &completions : &commands);
-    if (kShape.other) other.begin(&commands, &commands);
+    gate.begin(&executor);
+    if (kShape.other) other.begin(&executor);
   }
   [[nodiscard]] std::uint32_t threads() const override { return kOther + (kThird ? 1 : 0); }
   void run(std::uint32_t thread) override {
-    if (thread == 0) return commands.run();
+    if (thread == 0) return executor.run();
     if (thread == 1) return wait();
     if (thread == kPeer && kShape.message) return gate.send();
-    if (thread == kPoller && kShape.apart) return completions.run();
     if (kShape.order) order();
     if (kShape.call) gate.queue_call();
     if (kShape.other) produce();
@@ -434,14 +428,13 @@ struct StandbyModel final : Model {
     while (kThird && finished.load(std::memory_order_acquire) == 0) pause();
     gate.end();
     if (kShape.other) other.end();
-    commands.stop();
-    if (kShape.apart) completions.stop();
+    executor.stop();
   }
   void order() {
     worker::ExecutorCall call;
     call.function = this;
     call.run = [](void* self) { static_cast<StandbyModel*>(self)->called = true; };
-    commands.call(call);
+    executor.call(call);
     check(call.done && called, "a call has run when it returns");
   }
   void produce() {
@@ -459,7 +452,7 @@ struct StandbyModel final : Model {
 // A thread without gates that is to end: small enough for weak memory.
 template <template <class> class A = Atomic, template <class> class SleeperA = Atomic>
 struct EndModel final : Model {
-  typename ModelGate<Shape{}, Bug::none, A, SleeperA>::Rounds rounds{ExecutorRole::both, nullptr};
+  typename ModelGate<Shape{}, Bug::none, A, SleeperA>::Rounds rounds{nullptr};
 
   [[nodiscard]] std::uint32_t threads() const override { return 2; }
   void run(std::uint32_t thread) override { thread == 0 ? rounds.run() : rounds.stop(); }
@@ -485,7 +478,6 @@ constexpr Options kWeakTwo{.weak = true, .preemptions = 2};
 constexpr Shape kNobodyPolls{.looks = 0, .crowded = false};
 constexpr Shape kPostsInside{.looks = 0, .crowded = false, .inside = true};
 constexpr Shape kMessage{.commands = 0, .looks = 0, .crowded = false, .message = true};
-constexpr Shape kApart{.looks = 0, .what = kPolled, .crowded = false, .apart = true};
 constexpr Shape kOneWaits{};
 constexpr Shape kTwoCommands{.commands = 2};
 constexpr Shape kAsideMessage{.message = true};
@@ -500,11 +492,6 @@ TEST(Standby, SleepsAndIsWokenInAllSchedules) {
   expect_holds<StandbyModel<kNobodyPolls>>("executor sleeps, 1 producer", kThree);
   expect_holds<StandbyModel<kPostsInside>>("executor sleeps, 1 posts inside", kTwo);
   expect_holds<StandbyModel<kMessage>>("executor sleeps, 1 message comes", kTwo);
-}
-
-// A million schedules. The bug that only this case shows is looked for always, below.
-TEST(StandbySlow, TwoThreadsSleepAndAreWokenInAllSchedules) {
-  expect_holds<StandbyModel<kApart>>("executor and completer, 1 producer", kOne);
 }
 
 // The sleeps aside have an end, which the schedule chooses.
@@ -540,8 +527,6 @@ TEST(Standby, PlantedBugsOfThoseWhoWantSomethingAreFound) {
                                                                        "waits for ever");
   expect_finds<StandbyModel<kAsideDirect, Bug::leaves_without_waking>>("posts by itself without waking", kThree,
                                                                        "waits for ever");
-  expect_finds<StandbyModel<kApart, Bug::leaves_without_waking>>("leaves it to a completer without waking", kOne,
-                                                                 "waits for ever");
   expect_finds<StandbyModel<kCallQueued, Bug::calls_without_counting>>("a call that is not counted", kThree,
                                                                        "one sleep at most");
   expect_finds<StandbyModel<kOneWaits, Bug::counts_polls_twice>>("takes its own polls for those of others", kTwo,

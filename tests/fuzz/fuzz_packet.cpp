@@ -1,6 +1,5 @@
 // Messages from a peer: an accepted message must lie inside the packet, and reassembly must keep
 // its bound.
-#include "engine/aggregator.hpp"
 #include "fuzz.hpp"
 #include "protocol/reassembly.hpp"
 #include "wire/messages.hpp"
@@ -43,17 +42,6 @@ void fragments(heddle::fuzz::Input input) {
   reassembly.forget(0);
   reassembly.forget(1);
   require(reassembly.memory() == 0, "memory kept for the dead");
-}
-
-void packet_of_several(std::span<const std::byte> packet) {
-  heddle::engine::PacketReader reader(packet);
-  std::size_t messages = 0;
-  for (; const auto message = reader.next(); ++messages) {
-    require(inside(message->bytes, packet), "message leaves its packet");
-    require(heddle::engine::may_be_packed(message->immediate), "kind of message in a packet");
-  }
-  require(messages <= packet.size() / sizeof(heddle::engine::PackedRecord), "more messages than there is room for");
-  require(heddle::engine::well_formed_packet(packet) == (messages > 0 && reader.ended()), "well-formed packet");
 }
 
 }  // namespace
@@ -107,9 +95,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     (notice->head.partitions > 0 && notice->head.partitions <= HEDDLE_MOST_PARTITIONS),
                 "partitions of an offer");
       }
-      break;
-    case 4:
-      packet_of_several(input.rest());
       break;
     default:
       if (const auto reply = heddle::wire::decode_reply(input.rest())) {

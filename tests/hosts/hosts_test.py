@@ -27,7 +27,7 @@ LAUNCH_RANK = str(BUILD / "tests/system/launch_rank")
 LINK_RANK = str(BUILD / "tests/system/link_rank")
 COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
 HEDDLE = str(BUILD / "tools/heddle")
-SILENCE = 2  # s: HEDDLE_UCX_TIMEOUT or HEDDLE_OFI_TIMEOUT where the network is cut
+SILENCE = 2  # s: HEDDLE_NETWORK_TIMEOUT or HEDDLE_NETWORK_TIMEOUT where the network is cut
 
 # Program, ranks, arguments.
 EXAMPLES = (("hello", 3), ("ping_pong", 2), ("halo", 4), ("tickets", 3), ("tagged", 3), ("partitioned", 3), ("jacobi", 4), ("eigenvalue", 3))
@@ -41,8 +41,8 @@ class Network:
         self.alone, self.joined, self.cut = alone, joined, cut
 
 
-UCX = Network(ONLY_UCX, {"HEDDLE_UCX_TLS": "tcp"}, {"HEDDLE_UCX_NET_DEVICES": "eth1", "HEDDLE_UCX_TIMEOUT": f"{SILENCE}s"})
-OFI = Network({"HEDDLE_TRANSPORTS": "ofi"}, {"HEDDLE_TRANSPORTS": "shm,ofi"}, {"HEDDLE_OFI_DOMAIN": "eth1", "HEDDLE_OFI_TIMEOUT": f"{SILENCE}s"})
+UCX = Network(ONLY_UCX, {"HEDDLE_UCX_TLS": "tcp"}, {"HEDDLE_NET_DEVICES": "eth1", "HEDDLE_NETWORK_TIMEOUT": f"{SILENCE}s"})
+OFI = Network({"HEDDLE_TRANSPORTS": "ofi"}, {"HEDDLE_TRANSPORTS": "shm,ofi"}, {"HEDDLE_NET_DEVICES": "eth1", "HEDDLE_NETWORK_TIMEOUT": f"{SILENCE}s"})
 
 
 def example(name):

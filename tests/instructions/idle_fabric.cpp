@@ -1,6 +1,6 @@
 // A libfabric whose only provider does the minimum: puts and gets are a copy of memory, messages a
 // copy into a receive of an endpoint of this process. It is for counting the instructions that
-// Heddle adds to libfabric: HEDDLE_OFI_LIBRARY, HEDDLE_OFI_PROVIDER=idle.
+// Heddle adds to libfabric: HEDDLE_LIBRARIES=ofi=…, HEDDLE_OFI_PROVIDER=idle.
 //
 // It has the functions that Heddle's ofi transport calls. Each queue has a mutex, for itself and
 // the receives of its endpoint: workers do not wait for each other.

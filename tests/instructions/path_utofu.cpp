@@ -280,9 +280,10 @@ int main(int argc, char** argv) {
   const std::string_view layer = argv[3];
   const std::string_view operation = argv[1];
   const std::uint64_t n = std::strtoull(argv[2], nullptr, 10);
-  const char* file = std::getenv("HEDDLE_UTOFU_LIBRARY");
-  void* library = file != nullptr ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : nullptr;
-  must(library != nullptr, "HEDDLE_UTOFU_LIBRARY is not the watched emulator");
+  const auto config = base::Config::read();
+  must(config.ok(), "the settings");
+  void* library = dlopen(config->text(base::Var::library_utofu).c_str(), RTLD_NOW | RTLD_LOCAL);
+  must(library != nullptr, "HEDDLE_LIBRARIES=utofu=… is not the watched emulator");
   Unread unread = nullptr;
   look_up(library, "watched_unread", &unread);
   Work work;

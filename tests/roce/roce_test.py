@@ -109,7 +109,7 @@ class Verbs(Jobs):
 
 
 class Rc(Verbs, unittest.TestCase):
-    variables = {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": "rc_v", "HEDDLE_UCX_NET_DEVICES": f"{machine.DEVICE}:1"}
+    variables = {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": "rc_v", "HEDDLE_NET_DEVICES": f"{machine.DEVICE}:1"}
     library = {"UCX_IB_GID_INDEX": "0"}
     setting = "ucx_rc_verbs"
 
@@ -127,14 +127,14 @@ class Ofi(Verbs, unittest.TestCase):
 
 
 class Own(Verbs, unittest.TestCase):
-    variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_VERBS_DEVICE": machine.DEVICE}
+    variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_NET_DEVICES": machine.DEVICE}
     library = {}
     setting = "verbs"
 
 
 class Two(Jobs, unittest.TestCase):
     """Large transfers over two adapters. Each is on a network of its own here: only workers of the same adapter reach each other."""
-    variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_VERBS_DEVICES": f"{machine.DEVICE},{machine.SECOND}", "HEDDLE_VERBS_STRIPE_BYTES": "8K"}
+    variables = {"HEDDLE_TRANSPORTS": "verbs", "HEDDLE_NET_DEVICES": f"{machine.DEVICE},{machine.SECOND}", "HEDDLE_VERBS_STRIPE_BYTES": "8K"}
     library, setting = {}, Own.setting
 
     def sent_by_the_second(self, whole):

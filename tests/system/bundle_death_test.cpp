@@ -38,10 +38,8 @@ std::vector<Way> ways() {
   std::vector<Way> all;
   for (const auto& [network, alone, small, joint] :
        {std::tuple{ucx(), "ucx", "ucx_small_window", "joint"}, {ofi(), "ofi", "ofi_small_window", "joint_ofi"}}) {
-    const char* window =
-        std::string(network.name) == "ucx" ? "HEDDLE_UCX_WINDOW_BYTES=24K" : "HEDDLE_OFI_WINDOW_BYTES=24K";
     Network little = network;
-    little.variables.insert(little.variables.end(), {window, "HEDDLE_WORKER_OPERATIONS=48"});
+    little.variables.insert(little.variables.end(), {"HEDDLE_NETWORK_WINDOW_BYTES=24K", "HEDDLE_WORKER_OPERATIONS=48"});
     all.push_back({alone, network.alone(), network.skipped});
     all.push_back({small, little.alone(), network.skipped});
     all.push_back({joint, network.joined(2), network.skipped});

@@ -31,7 +31,7 @@ TEST_P(Exhausted, AReceiverWithoutMemoryGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Modes, Exhausted,
                          testing::Values(Case{"exclusive", "none"}, Case{"exclusive", "adaptive"},
                                          Case{"shared", "none"}, Case{"offload", "none"},
-                                         Case{"delegate", "dedicated:1"}, Case{"mutex", "none"}),
+                                         Case{"delegate", "dedicated:1"}, Case{"auto", "none"}),
                          [](const testing::TestParamInfo<Case>& about) {
                            std::string name = std::string(about.param.sharing) + "_" + about.param.progress;
                            std::replace(name.begin(), name.end(), ':', '_');

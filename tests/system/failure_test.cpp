@@ -42,11 +42,11 @@ std::vector<Case> cases() {
   }
   // Where the kernel forbids its copy, the dead peer was to move the bytes.
   for (const char* operation : {"put-large", "get-large", "put-list", "put-signal", "flush"}) {
-    all.push_back({operation, "bounce", {"HEDDLE_SHM_CMA=0", "HEDDLE_SHM_BOUNCE_POOL_BYTES=256K"}});
+    all.push_back({operation, "bounce", {"HEDDLE_SHM_CMA=0", "HEDDLE_SHM_BOUNCE=pool=256K"}});
   }
   // Where bounce space is refused, the kernel copies from and to a process that is going away.
   for (const char* operation : {"put-large", "get-large"}) {
-    all.push_back({operation, "kernel", {"HEDDLE_SHM_BOUNCE_POOL_BYTES=0"}});
+    all.push_back({operation, "kernel", {"HEDDLE_SHM_BOUNCE=pool=0"}});
   }
   return all;
 }

@@ -25,8 +25,7 @@ TEST_P(Handler, WhatItThrowsEndsItsProcessAndTheOthersAreTold) {
 
 INSTANTIATE_TEST_SUITE_P(All, Handler,
                          testing::Combine(testing::Values("network", "user", "callback", "call"),
-                                          testing::Values("exclusive", "shared", "offload", "delegate", "mutex",
-                                                          "auto")),
+                                          testing::Values("exclusive", "shared", "offload", "delegate", "auto")),
                          [](const testing::TestParamInfo<std::tuple<const char*, const char*>>& one) {
                            return std::string(std::get<0>(one.param)) + "_" + std::get<1>(one.param);
                          });

@@ -35,7 +35,7 @@ TRANSPORTS = {
     "shm": {"HEDDLE_TRANSPORTS": "shm"},
     "messages": {"HEDDLE_TRANSPORTS": "shm", "HEDDLE_SHM_DIRECT": "0"},
     "ucx": {"HEDDLE_TRANSPORTS": "ucx", "HEDDLE_UCX_TLS": "tcp"},
-    "ofi": {"HEDDLE_TRANSPORTS": "ofi", "HEDDLE_OFI_DOMAIN": "lo"},
+    "ofi": {"HEDDLE_TRANSPORTS": "ofi", "HEDDLE_NET_DEVICES": "lo"},
     "mixed": {"HEDDLE_TRANSPORTS": "shm,ucx", "HEDDLE_NODE_RANKS": "2", "HEDDLE_UCX_TLS": "tcp"},
 }
 

@@ -40,7 +40,7 @@ inline Network ucx() {
   return {"ucx", {"HEDDLE_UCX_TLS=tcp"}, transport::ucx::why_no_ucx()};
 }
 inline Network ofi() {
-  return {"ofi", {"HEDDLE_OFI_DOMAIN=lo"}, transport::ofi::why_no_ofi()};
+  return {"ofi", {"HEDDLE_NET_DEVICES=lo"}, transport::ofi::why_no_ofi()};
 }
 
 }  // namespace heddle::tests

@@ -22,9 +22,9 @@ class Oversubscribed : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Modes, Oversubscribed,
                          testing::Values(Case{"exclusive", "none", "shm"}, Case{"shared", "none", "shm"},
                                          Case{"offload", "none", "shm"}, Case{"delegate", "none", "shm"},
-                                         Case{"mutex", "none", "shm"}, Case{"auto", "none", "shm"},
-                                         Case{"auto", "dedicated:1", "shm"}, Case{"exclusive", "adaptive", "shm"},
-                                         Case{"shared", "idle", "shm"}, Case{"delegate", "dedicated:1", "shm"},
+                                         Case{"auto", "none", "shm"}, Case{"auto", "dedicated:1", "shm"},
+                                         Case{"exclusive", "adaptive", "shm"}, Case{"shared", "idle", "shm"},
+                                         Case{"delegate", "dedicated:1", "shm"},
                                          Case{"exclusive", "none", "fault+shm"}),
                          case_name);
 

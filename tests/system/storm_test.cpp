@@ -28,7 +28,7 @@ std::string case_name(const testing::TestParamInfo<Case>& about) {
 
 std::vector<Case> every_mode_and_policy() {
   std::vector<Case> all;
-  for (const char* sharing : {"exclusive", "shared", "offload", "delegate", "mutex", "auto"}) {
+  for (const char* sharing : {"exclusive", "shared", "offload", "delegate", "auto"}) {
     for (const char* progress : {"none", "dedicated:1", "idle", "adaptive"}) all.push_back({sharing, progress});
   }
   return all;
@@ -91,7 +91,7 @@ TEST_P(Storm, KilledRanksTakeNobodyWithThem) {
 // One of each mode and of each policy.
 INSTANTIATE_TEST_SUITE_P(Quick, Storm,
                          testing::Values(Case{"exclusive", "adaptive"}, Case{"shared", "none"}, Case{"offload", "none"},
-                                         Case{"delegate", "dedicated:1"}, Case{"mutex", "idle"}),
+                                         Case{"delegate", "dedicated:1"}, Case{"auto", "idle"}),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Slow, Storm, testing::ValuesIn(every_mode_and_policy()), case_name);
 

@@ -32,7 +32,8 @@ struct thread {
   int number;
   pthread_t id;
   heddle_worker worker;
-  uint64_t* source; /* memory of the program: kSlots messages */
+  pthread_mutex_t* lock; /* null: none */
+  uint64_t* source;      /* memory of the program: kSlots messages */
   uint64_t model_ns;
   double wall_us;
 };
@@ -45,10 +46,12 @@ struct bench {
   size_t words;
   uint64_t rounds, every;
   heddle_sharing sharing;
+  int locked;       /* mode mutex: one lock around each call of an exclusive worker */
   uint64_t* memory; /* kSlots messages a thread, which the partner writes or reads */
   heddle_remote_region theirs;
   pthread_barrier_t all_threads;
   heddle_worker open[kMostThreads];
+  pthread_mutex_t locks[kMostThreads]; /* of the workers */
   struct thread players[kMostThreads];
   uint64_t (*model_now)(void);
   void (*model_saw)(const volatile void*);
@@ -64,6 +67,14 @@ static double now_us(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void take_turn(const struct thread* thread) {
+  if (thread->lock != NULL) pthread_mutex_lock(thread->lock);
+}
+
+static void end_turn(const struct thread* thread) {
+  if (thread->lock != NULL) pthread_mutex_unlock(thread->lock);
 }
 
 static uint64_t model_now(const struct bench* bench) {
@@ -87,9 +98,11 @@ static void fill(const struct thread* thread, uint64_t serial) {
 static void put(struct thread* thread, uint64_t serial) {
   const struct bench* const bench = thread->bench;
   const heddle_remote target = {bench->theirs, offset_of(thread, serial)};
+  take_turn(thread);
   check(heddle_put(thread->worker, thread->source + serial % kSlots * bench->words, bench->words * sizeof(uint64_t),
                    target, NULL),
         "heddle_put");
+  end_turn(thread);
 }
 
 static void await(struct thread* thread, uint64_t serial) {
@@ -98,7 +111,9 @@ static void await(struct thread* thread, uint64_t serial) {
   for (size_t i = bench->words; i-- > 0;) {
     const uint64_t wanted = word_of(bench->rank ^ 1, thread->number, serial, i);
     while (__atomic_load_n(&words[i], __ATOMIC_ACQUIRE) != wanted) {
+      take_turn(thread);
       const int moved = heddle_worker_progress(thread->worker);
+      end_turn(thread);
       if (moved < 0) check((heddle_status)moved, "heddle_worker_progress");
       sched_yield();
     }
@@ -116,18 +131,26 @@ static void play(struct thread* thread) {
   }
 }
 
+static void quiet(struct thread* thread) {
+  take_turn(thread);
+  check(heddle_quiet(thread->worker), "heddle_quiet");
+  end_turn(thread);
+}
+
 static void stream(struct thread* thread) {
   struct bench* const bench = thread->bench;
   for (uint64_t round = 1; round <= bench->rounds; round++) {
-    if (bench->every != 0 && round % bench->every == 0) check(heddle_quiet(thread->worker), "heddle_quiet");
+    if (bench->every != 0 && round % bench->every == 0) quiet(thread);
     if (bench->kind == kPut) {
       put(thread, round);
       continue;
     }
     const heddle_remote source = {bench->theirs, offset_of(thread, round)};
+    take_turn(thread);
     check(heddle_get(thread->worker, thread->source + round % kSlots * bench->words, bench->words * sizeof(uint64_t),
                      source, NULL),
           "heddle_get");
+    end_turn(thread);
   }
 }
 
@@ -154,7 +177,7 @@ static void* run(void* argument) {
     play(thread);
   } else {
     stream(thread);
-    check(heddle_quiet(thread->worker), "heddle_quiet");
+    quiet(thread);
   }
   thread->wall_us = now_us() - wall;
   thread->model_ns = model_now(bench) - model;
@@ -182,8 +205,10 @@ static void join(struct bench* bench) {
   }
   heddle_worker_options options = {.size = sizeof options, .sharing = HEDDLE_SHARING_EXCLUSIVE};
   if (bench->workers < bench->threads) options.sharing = bench->sharing;
-  for (int i = 0; i < bench->workers; i++)
+  for (int i = 0; i < bench->workers; i++) {
     check(heddle_worker_open(bench->context, &options, &bench->open[i]), "heddle_worker_open");
+    pthread_mutex_init(&bench->locks[i], NULL);
+  }
   const size_t message = bench->words * sizeof(uint64_t);
   heddle_region region;
   check(heddle_region_alloc(bench->context, (size_t)bench->threads * kSlots * message, &region), "heddle_region_alloc");
@@ -195,6 +220,8 @@ static void join(struct bench* bench) {
     thread->bench = bench;
     thread->number = i;
     thread->worker = bench->open[i * bench->workers / bench->threads];
+    if (bench->locked && bench->workers < bench->threads)
+      thread->lock = &bench->locks[i * bench->workers / bench->threads];
     thread->source = calloc(kSlots, message);
     if (!thread->source) exit(1);
     for (uint64_t slot = 0; slot < kSlots; slot++) {
@@ -244,7 +271,7 @@ static int understand(struct bench* bench, int argc, char** argv) {
   } kModes[] = {{"shared", HEDDLE_SHARING_SHARED},
                 {"delegate", HEDDLE_SHARING_DELEGATE},
                 {"offload", HEDDLE_SHARING_OFFLOAD},
-                {"mutex", HEDDLE_SHARING_MUTEX}};
+                {"mutex", HEDDLE_SHARING_EXCLUSIVE}};
   static const char* const kKinds[] = {"pingpong", "put", "get"};
   int kind = 0;
   while (kind < 3 && (argc < 2 || strcmp(argv[1], kKinds[kind]) != 0)) kind++;
@@ -257,6 +284,7 @@ static int understand(struct bench* bench, int argc, char** argv) {
   bench->sharing = argc > 6 ? HEDDLE_SHARING_DEFAULT : HEDDLE_SHARING_SHARED;
   for (size_t i = 0; argc > 6 && i < sizeof kModes / sizeof kModes[0]; i++)
     if (strcmp(argv[6], kModes[i].name) == 0) bench->sharing = kModes[i].sharing;
+  bench->locked = bench->sharing == HEDDLE_SHARING_EXCLUSIVE;
   return kind < 3 && bench->threads >= 1 && bench->threads <= kMostThreads && bench->workers >= 1 &&
          bench->workers <= bench->threads && bench->words >= 1 && bench->rounds >= 1 &&
          bench->sharing != HEDDLE_SHARING_DEFAULT && argc <= 8;

@@ -1,10 +1,8 @@
 #include "worker.hpp"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,14 +16,12 @@ void forget_descriptors(nb::handle object) {
 
 namespace {
 
-std::shared_ptr<Worker> open_worker(Context& context, heddle_sharing sharing, bool help,
-                                    std::optional<bool> aggregation) {
+std::shared_ptr<Worker> open_worker(Context& context, heddle_sharing sharing, bool help) {
   const Use use(context.users(), kContextLeft);
   heddle_worker_options options{};
   options.size = sizeof options;
   options.sharing = sharing;
   options.no_help = help ? 0 : 1;
-  options.aggregation = !aggregation ? HEDDLE_CHOICE_DEFAULT : *aggregation ? HEDDLE_CHOICE_ON : HEDDLE_CHOICE_OFF;
   heddle_worker worker{};
   checked_released([&] { return heddle_worker_open(context.handle(), &options, &worker); });
   return std::make_shared<Worker>(context.shared_from_this(), worker);
@@ -116,27 +112,16 @@ nb::str repr(const Worker& self) {
 }
 
 constexpr std::pair<const char*, std::uint64_t heddle_worker_stats::*> kStats[] = {
-    {"puts", &heddle_worker_stats::puts},
-    {"gets", &heddle_worker_stats::gets},
-    {"atomics", &heddle_worker_stats::atomics},
-    {"messages", &heddle_worker_stats::messages},
-    {"bytes", &heddle_worker_stats::bytes},
-    {"direct", &heddle_worker_stats::direct},
-    {"again", &heddle_worker_stats::again},
-    {"polls", &heddle_worker_stats::polls},
-    {"received", &heddle_worker_stats::received},
-    {"dropped", &heddle_worker_stats::dropped},
-    {"failed", &heddle_worker_stats::failed},
-    {"sends", &heddle_worker_stats::sends},
-    {"receives", &heddle_worker_stats::receives},
-    {"kept", &heddle_worker_stats::kept},
-    {"tasks", &heddle_worker_stats::tasks},
-    {"stored", &heddle_worker_stats::stored},
-    {"aggregated", &heddle_worker_stats::aggregated},
-    {"packets", &heddle_worker_stats::packets},
-    {"registered", &heddle_worker_stats::registered},
-    {"helped", &heddle_worker_stats::helped},
-    {"taken", &heddle_worker_stats::taken}};
+    {"puts", &heddle_worker_stats::puts},         {"gets", &heddle_worker_stats::gets},
+    {"atomics", &heddle_worker_stats::atomics},   {"messages", &heddle_worker_stats::messages},
+    {"bytes", &heddle_worker_stats::bytes},       {"direct", &heddle_worker_stats::direct},
+    {"again", &heddle_worker_stats::again},       {"polls", &heddle_worker_stats::polls},
+    {"received", &heddle_worker_stats::received}, {"dropped", &heddle_worker_stats::dropped},
+    {"failed", &heddle_worker_stats::failed},     {"sends", &heddle_worker_stats::sends},
+    {"receives", &heddle_worker_stats::receives}, {"kept", &heddle_worker_stats::kept},
+    {"tasks", &heddle_worker_stats::tasks},       {"stored", &heddle_worker_stats::stored},
+    {"packets", &heddle_worker_stats::packets},   {"registered", &heddle_worker_stats::registered},
+    {"helped", &heddle_worker_stats::helped},     {"taken", &heddle_worker_stats::taken}};
 
 nb::dict stats_of(const Worker& self) {
   const Use use(self.users(), kWorkerClosed);
@@ -157,7 +142,6 @@ void bind_workers(nb::module_& module, nb::class_<Context>& context) {
       .value("SHARED", HEDDLE_SHARING_SHARED, "Any thread; the caller posts.")
       .value("OFFLOAD", HEDDLE_SHARING_OFFLOAD, "Any thread; a thread of the library posts and polls.")
       .value("DELEGATE", HEDDLE_SHARING_DELEGATE, "Any thread; who is inside executes what others queue.")
-      .value("MUTEX", HEDDLE_SHARING_MUTEX, "One lock around everything, to measure against.")
       .value("AUTO", HEDDLE_SHARING_AUTO, "About as fast as EXCLUSIVE while one thread uses it; any thread may.");
   nb::class_<Worker> worker(
       module, "Worker", nb::is_weak_referenceable(),
@@ -193,11 +177,9 @@ void bind_workers(nb::module_& module, nb::class_<Context>& context) {
       .def("stats", &stats_of, nb::sig("def stats(self) -> dict[str, int]"),
            "What was counted since it was opened, such as puts, messages, received, dropped, bytes.");
   context.def("worker", &open_worker, nb::arg("sharing") = HEDDLE_SHARING_DEFAULT, nb::kw_only(),
-              nb::arg("help") = true, nb::arg("aggregation").none() = nb::none(),
+              nb::arg("help") = true,
               "Open a worker. Those of a rank are numbered 0, 1, 2, … in the order of opening.\n\n"
-              "help: False: helper threads leave it alone.\n"
-              "aggregation: small messages leave together while the transport is busy; None: HEDDLE_AGGREGATION "
-              "decides.");
+              "help: False: helper threads leave it alone.");
   bind_one_sided(worker);
   bind_messages(module, worker);
   bind_active(module, worker);

@@ -34,7 +34,7 @@ def test_helpers_may_move_everything(run: Run, program: str) -> None:
     run(program, 2, HEDDLE_PROGRESS="adaptive")
 
 
-@pytest.mark.parametrize("sharing", ["exclusive", "shared", "offload", "delegate", "mutex"])
+@pytest.mark.parametrize("sharing", ["exclusive", "shared", "offload", "delegate"])
 def test_asyncio_in_each_sharing_mode(run: Run, sharing: str) -> None:
     run("awaits", 2, HEDDLE_SHARING=sharing)
 

@@ -18,7 +18,7 @@ import tempfile
 WITHIN = 0.2
 PROGRAMS = ("plant_rank", "plant_mpi", "plant_pe")
 # Rank 1 has to serve the get: nobody may read its memory without it.
-SETTINGS = {"plant_rank.late_get": ["HEDDLE_SHM_CMA=0"], "plant_rank.worker_held": ["HEDDLE_SHARING=mutex"]}
+SETTINGS = {"plant_rank.late_get": ["HEDDLE_SHM_CMA=0"]}
 
 
 def plants(folder, only):

@@ -234,33 +234,6 @@ void not_mapped(std::int64_t) {
   meet();
 }
 
-std::atomic<bool> g_computes{false};
-std::atomic<bool> g_computed{false};
-
-void compute_inside(const heddle_am_arrival* /*arrival*/, void* /*arg*/) {
-  g_computes.store(true, std::memory_order_release);
-  plant_compute(150 * PLANT_MS);
-  g_computed.store(true, std::memory_order_release);
-}
-
-// A handler computes inside the worker, which the judge opens in mode mutex; another thread sends.
-void worker_held(std::int64_t) {
-  meet();
-  if (g_rank.number == 0) {
-    send_to(1, 3);
-    await_messages(1);
-  } else {
-    std::thread second([] {
-      while (!g_computes.load(std::memory_order_acquire)) sched_yield();
-      send_to(0, 1);
-    });
-    while (!g_computed.load(std::memory_order_acquire)) static_cast<void>(heddle_worker_progress(g_rank.worker));
-    second.join();
-    plant_truth("lock", 1, 2 * 150 * PLANT_MS);  // rank 0 waits as long
-  }
-  meet();
-}
-
 void join() {
   done(heddle_context_join(nullptr, &g_rank.context), "join");
   done(heddle_context_rank(g_rank.context, &g_rank.number), "rank");
@@ -268,7 +241,6 @@ void join() {
   done(heddle_worker_open(g_rank.context, nullptr, &g_rank.worker), "worker");
   done(heddle_am_register(g_rank.context, 1, &count, nullptr), "register");
   done(heddle_am_register(g_rank.context, 2, &answer, nullptr), "register");
-  done(heddle_am_register(g_rank.context, 3, &compute_inside, nullptr), "register");
   done(heddle_am_register(g_rank.context, HEDDLE_AM_USER, &count, nullptr), "register");
   done(heddle_team_world(g_rank.context, &g_rank.team), "team");
 }
@@ -288,8 +260,7 @@ int main(int argc, char** argv) {
                                   {"no_overlap", 3, no_overlap},
                                   {"no_core", 2, no_core},
                                   {"unexpected", 2, unexpected},
-                                  {"not_mapped", 2, not_mapped},
-                                  {"worker_held", 2, worker_held}};
+                                  {"not_mapped", 2, not_mapped}};
   const plant* const one = plant_chosen(argc, argv, kPlants, static_cast<int>(std::size(kPlants)));
   join();
   one->run(plant_length(argc, argv));

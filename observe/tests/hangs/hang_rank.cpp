@@ -6,8 +6,8 @@ namespace hangs {
 
 namespace {
 
-constexpr heddle_sharing kModes[] = {HEDDLE_SHARING_DEFAULT,  HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED,
-                                     HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_MUTEX,     HEDDLE_SHARING_AUTO};
+constexpr heddle_sharing kModes[] = {HEDDLE_SHARING_DEFAULT, HEDDLE_SHARING_EXCLUSIVE, HEDDLE_SHARING_SHARED,
+                                     HEDDLE_SHARING_DELEGATE, HEDDLE_SHARING_AUTO};
 constexpr std::uint32_t kCounts[] = {1, 8, 500, 20'000};
 
 std::uint32_t smallest_team(const Script& script, Group group) {

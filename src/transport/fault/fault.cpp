@@ -270,7 +270,7 @@ class FaultTransport final : public ForwardingTransport {
   }
 
   // Direct memory of the inner transport becomes memory without commands: the protocol layer
-  // reaches it by messages, to which the faults apply. With HEDDLE_FAULT_AGAIN every other import
+  // reaches it by messages, to which the faults apply. With `again` every other import
   // gets AGAIN, as if the card were under way.
   [[nodiscard]] base::Result<RemoteMemory> try_import(std::uint32_t rank, const MemoryKey& key) override {
     if (settings_.again_percent > 0 && imports_.fetch_add(1, std::memory_order_relaxed) % 2 == 0) return HEDDLE_AGAIN;

@@ -18,8 +18,8 @@ namespace {
 
 using Overrides = base::Config::Overrides;
 
-Overrides only(const char* name, const std::string& value) {
-  return {{name, value}};
+Overrides only(const std::string& fault, const std::string& value) {
+  return {{"HEDDLE_FAULT", fault + "=" + value}};
 }
 
 // Rank 0 of a job of one, over the loopback transport.
@@ -89,10 +89,7 @@ std::vector<std::uint64_t> history(const Overrides& overrides, std::uint32_t see
 }
 
 Overrides everything(const char* seed) {
-  return {{"HEDDLE_FAULT_AGAIN", "30"},
-          {"HEDDLE_FAULT_DELAY", "6"},
-          {"HEDDLE_FAULT_REORDER", "1"},
-          {"HEDDLE_FAULT_SEED", seed}};
+  return {{"HEDDLE_FAULT", std::string("again=30,delay=6,reorder=1,seed=") + seed}};
 }
 
 TEST(Fault, SameSeedAndSameCallsGiveTheSameBehaviour) {
@@ -119,7 +116,7 @@ TEST(Fault, NothingSetChangesNothing) {
 TEST(Fault, RefusalsComeInAllKinds) {
   constexpr int kPosts = 40'000;
   for (const std::uint64_t percent : {20U, 60U, 95U}) {
-    Solo solo(only("HEDDLE_FAULT_AGAIN", std::to_string(percent)));
+    Solo solo(only("again", std::to_string(percent)));
     int refused = 0;
     int cut = 0;
     int series = 0;
@@ -144,7 +141,7 @@ TEST(Fault, RefusalsComeInAllKinds) {
 // arrival.
 TEST(Fault, DelaysHappenAndEnd) {
   constexpr int kDelay = 10;
-  Solo solo(only("HEDDLE_FAULT_DELAY", std::to_string(kDelay)));
+  Solo solo(only("delay", std::to_string(kDelay)));
   int late = 0;
   for (std::uint32_t n = 0; n < 300; ++n) {
     ASSERT_EQ(solo.post(n, 1), 1U);
@@ -163,7 +160,7 @@ TEST(Fault, DelaysHappenAndEnd) {
 // A message arrives exactly after the latency, neither before nor later; its completion comes after
 // the latency once more.
 TEST(Fault, LatencyIsATimeOnEachWay) {
-  Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
+  Solo solo(only("latency", "1us"));
   EXPECT_FALSE(solo.transport->capabilities().direct);
   std::array<Completion, 8> events;
   const auto seen = [&](Event event) {
@@ -194,7 +191,7 @@ TEST(Fault, LatencyIsATimeOnEachWay) {
 
 // Completions that are on their way back do not delay arrivals.
 TEST(Fault, ArrivalsPassEndsUnderLatency) {
-  Solo solo(only("HEDDLE_FAULT_LATENCY", "1us"));
+  Solo solo(only("latency", "1us"));
   ASSERT_EQ(solo.post(0, 3), 3U);
   solo.advance_ns(600);
   ASSERT_EQ(solo.post(3, 3), 3U);
@@ -214,7 +211,7 @@ TEST(Fault, ArrivalsPassEndsUnderLatency) {
 }
 
 TEST(Fault, ReorderingIsSaidAndDone) {
-  Solo solo(only("HEDDLE_FAULT_REORDER", "1"));
+  Solo solo(only("reorder", "1"));
   EXPECT_FALSE(solo.transport->capabilities().ordered_messages);
   std::vector<std::uint32_t> order;
   std::uint32_t next = 0;

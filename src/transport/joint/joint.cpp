@@ -124,7 +124,7 @@ base::Status publish_both(bootstrap::Bootstrap& whole, const Settings& settings,
   if (sizeof head + parts.size() > bootstrap::kMaxCardBytes) {
     return base::fail(HEDDLE_ERR_SIZE,
                       "what %s (%u bytes) and %s (%u bytes) tell their peers is more than a card takes, %zu; let "
-                      "HEDDLE_UCX_TLS or HEDDLE_UCX_NET_DEVICES name fewer",
+                      "HEDDLE_UCX_TLS or HEDDLE_NET_DEVICES name fewer",
                       settings.names[0].c_str(), head.bytes[0], settings.names[1].c_str(), head.bytes[1],
                       bootstrap::kMaxCardBytes - sizeof head);
   }

@@ -34,7 +34,7 @@ constexpr std::uint32_t kWaker = UINT32_MAX;
 Helper::Helper(Device& device)
     : device_(device),
       clock_(*device.environment().clock),
-      silence_(device.names().timeout_ns, device.names().timeout_setting, device.log()),
+      silence_(device.timeout_ns(), device.log()),
       bell_(device.bootstrap().common_bell() != nullptr ? *device.bootstrap().common_bell() : queue::Bell<>(&words_)) {}
 
 base::Status Helper::enter(const Watch& watch, std::uint32_t number) const {
@@ -294,6 +294,26 @@ constexpr std::uint64_t kLeaveNs = 200'000'000;
 
 }  // namespace
 
+namespace {
+
+std::uint32_t window_of(const base::Config& config, const Device::Names& names) {
+  const auto wanted = static_cast<std::uint32_t>(config.number(base::Var::network_window_bytes));
+  return wanted != 0 ? wanted : names.usual_window;
+}
+
+}  // namespace
+
+base::Status Device::check_settings(const base::Config& config, const Names& names) {
+  if (const std::uint32_t window = window_of(config, names); window < names.least_window) {
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_NETWORK_WINDOW_BYTES is %u; %s needs at least %u", window,
+                      names.transport, names.least_window);
+  }
+  const std::uint64_t ns = config.number(base::Var::network_timeout);
+  if (ns == 0 || ns >= kLeastSilence) return HEDDLE_DONE;
+  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_NETWORK_TIMEOUT is %llu ns; 0, or from 1s to 240s",
+                    static_cast<unsigned long long>(ns));
+}
+
 Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Names& names,
                Courier& courier, KeyShelf* keys)
     : bootstrap_(bootstrap),
@@ -301,6 +321,8 @@ Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environ
       size_(bootstrap.size()),
       environment_(environment),
       names_(names),
+      window_(window_of(environment.config, names)),
+      timeout_ns_(environment.config.number(base::Var::network_timeout)),
       max_workers_(static_cast<std::uint32_t>(environment.config.number(base::Var::max_workers))),
       secret_(bootstrap.secret()),
       agreed_(agreed_of(environment.config)),
@@ -319,7 +341,7 @@ base::Status Device::publish(const std::string& version, const std::string& prov
   provider.copy(head.provider, sizeof head.provider - 1);
   head.agreed = agreed_;
   head.max_workers = max_workers_;
-  head.window = names_.window;
+  head.window = window_;
   head.address_bytes = address.size();
   bootstrap::Card card;
   card.pid = static_cast<std::int32_t>(::getpid());

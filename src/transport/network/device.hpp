@@ -133,13 +133,14 @@ class Device {
  public:
   // The values in which the transports differ.
   struct Names {
-    const char* transport;       // as in the table of transports
-    const char* library;         // UCX, libfabric
-    const char* window_setting;  // variables, for errors
-    const char* timeout_setting;
-    std::uint32_t window;      // bytes
-    std::uint64_t timeout_ns;  // see Helper
+    const char* transport;  // as in the table of transports
+    const char* library;    // UCX, libfabric
+    // Bytes: as HEDDLE_NETWORK_WINDOW_BYTES says; else, and at least:
+    std::uint32_t usual_window;
+    std::uint32_t least_window;
   };
+  // CONFIG: HEDDLE_NETWORK_WINDOW_BYTES, HEDDLE_NETWORK_TIMEOUT.
+  static base::Status check_settings(const base::Config& config, const Names& names);
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -151,7 +152,8 @@ class Device {
   [[nodiscard]] std::uint32_t rank() const { return rank_; }
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::uint32_t max_workers() const { return max_workers_; }
-  [[nodiscard]] std::uint32_t window() const { return names_.window; }
+  [[nodiscard]] std::uint32_t window() const { return window_; }
+  [[nodiscard]] std::uint64_t timeout_ns() const { return timeout_ns_; }  // see Helper
   [[nodiscard]] const bootstrap::JobSecret& secret() const { return secret_; }
   [[nodiscard]] const Agreed& agreed() const { return agreed_; }
   [[nodiscard]] std::recursive_mutex& mutex() { return mutex_; }
@@ -209,6 +211,8 @@ class Device {
   const std::uint32_t size_;
   const base::Environment& environment_;
   const Names names_;
+  const std::uint32_t window_;  // bytes
+  const std::uint64_t timeout_ns_;
   const std::uint32_t max_workers_;
   const bootstrap::JobSecret secret_;
   const Agreed agreed_;

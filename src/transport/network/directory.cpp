@@ -346,7 +346,7 @@ base::Status Directory::check(const bootstrap::Card& card, std::uint32_t rank) c
     return disagree("HEDDLE_MAX_WORKERS", rank, theirs.max_workers, device_.max_workers());
   }
   if (theirs.window != device_.window()) {
-    return disagree(names.window_setting, rank, theirs.window, device_.window());
+    return disagree("HEDDLE_NETWORK_WINDOW_BYTES", rank, theirs.window, device_.window());
   }
   return HEDDLE_DONE;
 }

@@ -248,10 +248,10 @@ std::vector<Setting> networks() {
       {"ucx tcp", "ucx", {{"HEDDLE_UCX_TLS", "tcp"}}, no_ucx},
       {"ucx posix", "ucx", {{"HEDDLE_UCX_TLS", "posix,self"}}, no_ucx},
       {"ucx sysv", "ucx", {{"HEDDLE_UCX_TLS", "sysv,self"}}, no_ucx},
-      {"ofi tcp", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}}, no_ofi},
-      {"ofi rxm", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}, no_ofi},
+      {"ofi tcp", "ofi", {{"HEDDLE_NET_DEVICES", "lo"}}, no_ofi},
+      {"ofi rxm", "ofi", {{"HEDDLE_NET_DEVICES", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}, no_ofi},
 #ifdef HEDDLE_IDLE_VERBS
-      {"verbs idle", "verbs", {{"HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS}}},
+      {"verbs idle", "verbs", {{"HEDDLE_LIBRARIES", "verbs=" HEDDLE_IDLE_VERBS}}},
 #endif
   };
 }

@@ -64,7 +64,7 @@ Text other_end_of(int socket) {
   return whole;
 }
 
-bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base::Log& log) {
+bool end_if_silent(int socket, std::uint64_t ns, const base::Log& log) {
   if (ask(socket, SOL_SOCKET, SO_PROTOCOL, -1) != IPPROTO_TCP) return false;
   tcp_info about{};
   socklen_t bytes = sizeof about;
@@ -74,18 +74,12 @@ bool end_if_silent(int socket, std::uint64_t ns, const char* setting, const base
   if (!silent_for(about, ask_in_time(socket, ns), ns)) return false;
   const Text other = other_end_of(socket);
   if (::shutdown(socket, SHUT_RDWR) != 0) return false;
-  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (%s)", other.data(),
-           about.tcpi_last_ack_recv / 1000, setting);
+  log.line(base::Level::warn, "%s has answered nothing for %u s: its connection is ended (HEDDLE_NETWORK_TIMEOUT)",
+           other.data(), about.tcpi_last_ack_recv / 1000);
   return true;
 }
 
 }  // namespace
-
-base::Status check_silence(std::uint64_t ns, const char* setting) {
-  if (ns == 0 || ns >= kLeastSilence) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_CONFIG, "%s is %llu ns; 0, or from 1s to 240s", setting,
-                    static_cast<unsigned long long>(ns));
-}
 
 // The time since the last acknowledgement alone says nothing if nothing was sent for long before.
 // The kernel doubles the pause before each retransmission, so the pause tells for how long there
@@ -150,7 +144,7 @@ std::size_t Silence::look(std::size_t most) {
     found_.pop_back();
     struct stat about{};
     const base::Fd copy = copy_of(one, &about);
-    if (copy.valid() && S_ISSOCK(about.st_mode) && end_if_silent(copy.get(), ns_, setting_, log_)) ++ended;
+    if (copy.valid() && S_ISSOCK(about.st_mode) && end_if_silent(copy.get(), ns_, log_)) ++ended;
   }
   return ended;
 }

@@ -112,16 +112,13 @@ bool silent_for(const tcp_info& about, bool asks, std::uint64_t ns);
 inline constexpr std::uint64_t kLeastSilence = 1'000'000'000;
 inline constexpr std::uint64_t kMostSilence = 240'000'000'000;  // the kernel's pauses grow to 120 s
 
-// 0 is no limit, else it is at least kLeastSilence. CONFIG, with the name of the setting.
-base::Status check_silence(std::uint64_t ns, const char* setting);
-
 // Checks connections, a bounded number at a time: each costs seven system calls. One thread at a
 // time.
 class Silence {
  public:
-  // A connection that is silent for `ns` is shut down; `log` is told of each, with the name of the
-  // setting that says so.
-  Silence(std::uint64_t ns, const char* setting, const base::Log& log) : ns_(ns), setting_(setting), log_(log) {}
+  // A connection that is silent for `ns` (HEDDLE_NETWORK_TIMEOUT) is shut down; `log` is told of
+  // each.
+  Silence(std::uint64_t ns, const base::Log& log) : ns_(ns), log_(log) {}
 
   [[nodiscard]] std::uint64_t limit() const { return ns_; }
   // Finds the sockets that `descriptor`, an epoll, watches, directly or through epolls that it
@@ -146,7 +143,6 @@ class Silence {
   static base::Fd copy_of(const Watched& one, struct stat* about);
 
   const std::uint64_t ns_;
-  const char* setting_;
   const base::Log log_;
   std::vector<Watched> found_;
 };

@@ -99,7 +99,7 @@ base::Fd epoll_of(std::initializer_list<int> descriptors) {
 
 // One check of all of them.
 std::size_t end_silent(int descriptor, std::uint64_t ns) {
-  Silence silence(ns, "HEDDLE_UCX_TIMEOUT", base::Log());
+  Silence silence(ns, base::Log());
   silence.gather(descriptor);
   std::size_t ended = 0;
   while (!silence.done()) ended += silence.look(1);
@@ -150,7 +150,7 @@ TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
     for (const Pair& pair : pairs) count += option(pair.here, SO_KEEPALIVE, SOL_SOCKET) == 1 ? 1 : 0;
     return count;
   };
-  Silence silence(30 * kSecond, "HEDDLE_UCX_TIMEOUT", base::Log());
+  Silence silence(30 * kSecond, base::Log());
   EXPECT_TRUE(silence.done());
   silence.gather(outer.get());
   EXPECT_EQ(looked_at(), 0U);
@@ -169,7 +169,7 @@ TEST(silence, so_many_connections_are_looked_at_in_one_turn) {
 TEST(silence, a_descriptor_that_is_opened_anew_meanwhile_is_left_alone) {
   Pair pair;
   const base::Fd epoll = epoll_of({pair.here.get()});
-  Silence silence(30 * kSecond, "HEDDLE_UCX_TIMEOUT", base::Log());
+  Silence silence(30 * kSecond, base::Log());
   silence.gather(epoll.get());
   ASSERT_EQ(::dup3(pair.there.get(), pair.here.get(), O_CLOEXEC), pair.here.get());
   EXPECT_EQ(silence.look(10), 0U);

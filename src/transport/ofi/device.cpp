@@ -38,7 +38,7 @@ base::Status DeviceEndpoint::check_card(const network::CardHead& card, std::uint
   }
   if (device_.library().version() == card.version) return HEDDLE_DONE;
   return base::fail(HEDDLE_ERR_VERSION,
-                    "rank %u has libfabric %s, this rank %s; use one libfabric in all ranks (HEDDLE_OFI_LIBRARY)", rank,
+                    "rank %u has libfabric %s, this rank %s; use one libfabric in all ranks (HEDDLE_LIBRARIES)", rank,
                     card.version, device_.library().version().c_str());
 }
 
@@ -63,7 +63,7 @@ base::Status DeviceEndpoint::not_inserted(std::uint32_t rank, long answer) {
   return HEDDLE_ERR_PEER_FAILED;
 }
 
-// libfabric has taken nothing for HEDDLE_OFI_TIMEOUT.
+// libfabric has taken nothing for HEDDLE_NETWORK_TIMEOUT.
 bool DeviceEndpoint::is_over(Rank& rank) {
   if (device_.timeout_ns() == 0) return false;
   return rank.patience.over(device_.environment().clock->now_ns(), device_.timeout_ns());
@@ -90,7 +90,7 @@ base::Status DeviceEndpoint::send(std::uint32_t rank, network::Bytes* bytes) {
 base::Status DeviceEndpoint::not_sent(std::uint32_t rank, long answer) {
   if (is_temporary(answer)) {
     if (!is_over(ranks_[rank])) return HEDDLE_AGAIN;
-    device_.directory().broken(rank, "no answer within HEDDLE_OFI_TIMEOUT");
+    device_.directory().broken(rank, "no answer within HEDDLE_NETWORK_TIMEOUT");
   } else {
     device_.directory().broken(rank, device_.library().why(answer));
   }
@@ -113,31 +113,23 @@ void DeviceEndpoint::on_finished(OperationContext& operation, int error) {
 
 namespace {
 
-network::Device::Names names_of(const base::Config& config) {
-  return {.transport = "ofi",
-          .library = "libfabric",
-          .window_setting = "HEDDLE_OFI_WINDOW_BYTES",
-          .timeout_setting = "HEDDLE_OFI_TIMEOUT",
-          .window = static_cast<std::uint32_t>(config.number(base::Var::ofi_window_bytes)),
-          .timeout_ns = config.number(base::Var::ofi_timeout)};
-}
+constexpr network::Device::Names kNames{
+    .transport = "ofi", .library = "libfabric", .usual_window = 42 << 10, .least_window = 24 << 10};
 
 }  // namespace
 
 Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library, Info info,
                const DomainPlan& plan)
-    : network::Device(bootstrap, environment, names_of(environment.config), endpoint_, nullptr),
+    : network::Device(bootstrap, environment, kNames, endpoint_, nullptr),
       fabric_(library, std::move(info), plan),
       endpoint_(*this),
       regions_(*this) {}
 
 base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
                                                      const base::Environment& environment) {
-  const network::Device::Names names = names_of(environment.config);
-  if (const base::Status status = network::check_silence(names.timeout_ns, names.timeout_setting);
-      status != HEDDLE_DONE)
+  if (const base::Status status = network::Device::check_settings(environment.config, kNames); status != HEDDLE_DONE)
     return status;
-  const auto library = Library::open(environment.config.text(base::Var::ofi_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_ofi));
   if (!library) return library.status();
   // An adapter's atomics are atomic among themselves only.
   const auto atomics = bootstrap.atomics_beside_processors() ? Atomics::by_messages : Atomics::by_network;
@@ -199,14 +191,14 @@ base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, c
 }
 
 base::Status probe(const base::Environment& environment) {
-  const auto library = Library::open(environment.config.text(base::Var::ofi_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_ofi));
   if (!library) return library.status();
   return choose_provider(**library, environment.config, Atomics::by_messages).status();
 }
 
 base::Status probe_own(const base::Environment& environment) {
   if (!has_own_adapter("/sys/class")) return base::fail(HEDDLE_ERR_CONFIG, "no adapter that only libfabric drives");
-  const auto library = Library::open(environment.config.text(base::Var::ofi_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_ofi));
   if (!library) return library.status();
   const auto info = choose_provider(**library, environment.config, Atomics::by_messages);
   if (!info) return info.status();

@@ -103,7 +103,6 @@ class Device final : public network::Device {
   [[nodiscard]] std::uint32_t memory_opcodes() const {
     return bit(Opcode::put) | bit(Opcode::get) | (has_atomics_ ? bit(Opcode::atomic) : 0);
   }
-  [[nodiscard]] std::uint64_t timeout_ns() const { return names().timeout_ns; }
   [[nodiscard]] Regions& regions() { return regions_; }
   [[nodiscard]] DeviceEndpoint& endpoint() { return endpoint_; }
   [[nodiscard]] std::string describe() const;

@@ -50,7 +50,7 @@ base::Result<const Library*> Library::open(const std::string& name) {
 
 base::Status Library::load(const std::string& name) {
   set_variables();
-  const auto handle = network::load_library(name, "libfabric (Debian: libfabric1)", "HEDDLE_OFI_LIBRARY");
+  const auto handle = network::load_library(name, "libfabric (Debian: libfabric1)", "HEDDLE_LIBRARIES=ofi=…");
   if (!handle) return handle.status();
   call_ = Functions(*handle);
   if (!call_.complete()) {
@@ -188,14 +188,14 @@ std::string filter_of_providers() {
 
 base::Result<Info> choose_provider(const Library& library, const base::Config& config, Atomics atomics) {
   const std::string& provider = config.text(base::Var::ofi_provider);
-  const std::string& domain = config.text(base::Var::ofi_domain);
+  const std::string& domain = config.text(base::Var::network_devices);
   int answer = 0;
   Info list = offers(library, provider.empty() ? nullptr : provider.c_str(), {}, &answer);
   const fi_info* best = list != nullptr ? best_of(list.get(), domain, !provider.empty()) : nullptr;
   if (best == nullptr) {
     return base::fail(
         HEDDLE_ERR_CONFIG,
-        "libfabric %s has no provider for HEDDLE_OFI_PROVIDER=\"%s\", HEDDLE_OFI_DOMAIN=\"%s\" (%s); it has "
+        "libfabric %s has no provider for HEDDLE_OFI_PROVIDER=\"%s\", HEDDLE_NET_DEVICES=\"%s\" (%s); it has "
         "%s%s",
         library.version().c_str(), provider.c_str(), domain.c_str(),
         answer != 0 ? library.why(answer) : "no such domain", list_providers(library).c_str(),

@@ -93,7 +93,7 @@ using Info = std::unique_ptr<fi_info, FreeInfo>;
 // Whether atomics are asked of the network, if it has its own: see begin_atomic().
 enum class Atomics : std::uint8_t { by_messages, by_network };
 
-// The provider that HEDDLE_OFI_PROVIDER and HEDDLE_OFI_DOMAIN name, else the best that there is by
+// The provider that HEDDLE_OFI_PROVIDER and HEDDLE_NET_DEVICES name, else the best that there is by
 // the order of our table (fabric.cpp). CONFIG: there is none; the message says what there is.
 base::Result<Info> choose_provider(const Library& library, const base::Config& config, Atomics atomics);
 

@@ -51,7 +51,7 @@ class OfiFaults : public testing::TestWithParam<const char*> {
     for (const char* name : {"addresses", "why", "busy", "regions", "descriptor", "hold"}) fault(name, 0);
   }
   static Setting setting(const char* timeout) {
-    return {"strict", "ofi", {{"HEDDLE_OFI_LIBRARY", HEDDLE_STRICT_FABRIC}, {"HEDDLE_OFI_TIMEOUT", timeout}}};
+    return {"strict", "ofi", {{"HEDDLE_LIBRARIES", "ofi=" HEDDLE_STRICT_FABRIC}, {"HEDDLE_NETWORK_TIMEOUT", timeout}}};
   }
   const std::vector<std::byte> text_ = pattern(1, 40);
 };

@@ -32,15 +32,17 @@ class RawRank final : public network::RawEnd {
   static constexpr bool kHasHandshake = false;
   static std::string why_not() { return why_no_ofi(); }
   static const char* transport() { return "ofi"; }
-  static base::Config::Overrides settings() { return {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_TIMEOUT", "30s"}}; }
-  static base::Var window() { return base::Var::ofi_window_bytes; }
+  static base::Config::Overrides settings() {
+    return {{"HEDDLE_NET_DEVICES", "lo"}, {"HEDDLE_NETWORK_TIMEOUT", "30s"}};
+  }
+  static constexpr std::uint32_t window() { return 42U << 10; }
   static std::vector<Kind> kinds() { return {Kind::message, Kind::credit, Kind::bundle, Kind::question, Kind::ended}; }
   static std::vector<std::uint32_t> note_kinds() { return {0, 3, 4, 99}; }
   // the second: than a note has; the third: than any receive buffer
   static std::vector<std::size_t> note_tails() { return {40, 4000, 20'000}; }
 
   RawRank(const base::Config& config, const bootstrap::JobSecret& secret)
-      : secret_(secret), library_(**Library::open(config.text(base::Var::ofi_library))) {
+      : secret_(secret), library_(**Library::open(config.text(base::Var::library_ofi))) {
     auto info = choose_provider(library_, config, Atomics::by_messages);
     EXPECT_TRUE(info.ok()) << base::last_message();
     const auto plan = plan_domains((*info)->domain_attr->mr_mode, config.text(base::Var::ofi_domains));
@@ -192,7 +194,7 @@ TEST_F(OfiForged, AWorkerIsClosedWhenItsMessagesHaveLeft) {
 
 class OfiLost : public OfiForged {
  protected:
-  void SetUp() override { set_up({{"HEDDLE_OFI_TIMEOUT", "1s"}}); }
+  void SetUp() override { set_up({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}); }
 };
 
 // The raw rank has got the message, or has not. It tells nothing, so the thread that makes progress
@@ -221,7 +223,9 @@ TEST_F(OfiLost, WhoTellsNothingIsAsked) {
 class OfiIdle : public OfiForged {
  protected:
   void SetUp() override {
-    set_up({{"HEDDLE_OFI_LIBRARY", HEDDLE_STRICT_FABRIC}, {"HEDDLE_OFI_DOMAIN", "loop"}, {"HEDDLE_OFI_TIMEOUT", "1s"}});
+    set_up({{"HEDDLE_LIBRARIES", "ofi=" HEDDLE_STRICT_FABRIC},
+            {"HEDDLE_NET_DEVICES", "loop"},
+            {"HEDDLE_NETWORK_TIMEOUT", "1s"}});
   }
 };
 

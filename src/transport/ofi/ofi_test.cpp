@@ -52,7 +52,7 @@ int cut_all_connections() {
 // waiting sender is told, and the messages that arrive have no gap.
 TEST_P(Ofi, WhatIsUnderWayEndsWhenConnectionsBreak) {
   Setting setting = GetParam();
-  setting.variables["HEDDLE_OFI_TIMEOUT"] = "1s";
+  setting.variables["HEDDLE_NETWORK_TIMEOUT"] = "1s";
   base::Random random(3);
   std::size_t failed = 0;
   for (int round = 0; round < conformance::scaled(12); ++round) {
@@ -96,8 +96,8 @@ TEST_P(Ofi, WhatIsUnderWayEndsWhenConnectionsBreak) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, Ofi,
-    testing::Values(Setting{"tcp", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}}},
-                    Setting{"rxm", "ofi", {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}}),
+    testing::Values(Setting{"tcp", "ofi", {{"HEDDLE_NET_DEVICES", "lo"}}},
+                    Setting{"rxm", "ofi", {{"HEDDLE_NET_DEVICES", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}}}),
     [](const auto& setting) { return conformance::name_of(setting.param); });
 
 }  // namespace

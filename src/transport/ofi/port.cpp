@@ -16,8 +16,8 @@ using network::kMostMessage;
 
 // How long libfabric may take to end operations on a connection that is lost.
 constexpr std::uint64_t kDyingNs = 1'000'000'000;
-// The same for gets, if there is no time-out. Otherwise twice HEDDLE_OFI_TIMEOUT: by then libfabric
-// has noticed that the network is cut.
+// The same for gets, if there is no time-out. Otherwise twice HEDDLE_NETWORK_TIMEOUT: by then
+// libfabric has noticed that the network is cut.
 constexpr std::uint64_t kGetsNs = 60'000'000'000;
 // How long the peers of a worker may take to learn that it ends, before its endpoint is closed: a
 // peer that finds the endpoint gone, and does not know why, takes the rank for lost.
@@ -283,8 +283,8 @@ void Port::not_taken(PeerState& peer, long answer) {
   if ((peer.taken != Taken::nothing_yet || peer.heard) && (outgoing_.flies() || transfers_.under_way() != 0))
     peer.patience.renew();
   if (!peer.patience.over(now_ns(), device_.timeout_ns())) return;
-  device_.log().line(base::Level::warn, "worker %u of rank %u accepts no connection (HEDDLE_OFI_TIMEOUT)", peer.worker,
-                     peer.rank);
+  device_.log().line(base::Level::warn, "worker %u of rank %u accepts no connection (HEDDLE_NETWORK_TIMEOUT)",
+                     peer.worker, peer.rank);
   note_lost(peer);
 }
 
@@ -323,7 +323,7 @@ bool Port::go_on_disconnecting() {
   if (!std::exchange(ends_, true)) {
     device_.log().line(base::Level::error,
                        "worker %u is cut off: libfabric does not end its gets from rank %u, which is lost "
-                       "(HEDDLE_OFI_TIMEOUT)",
+                       "(HEDDLE_NETWORK_TIMEOUT)",
                        index(), dying_.front()->rank);
     telling_.renew();
     device_.announce_closed(*this);

@@ -299,8 +299,8 @@ class Port final : public network::StreamPort {
 
   // ---- for the parts
   // libfabric has not taken a message or transfer, and gave this answer. If it takes none for
-  // HEDDLE_OFI_TIMEOUT, and has nothing under way, there is no connection, and the peer is lost:
-  // libfabric would try for ever.
+  // HEDDLE_NETWORK_TIMEOUT, and has nothing under way, there is no connection, and the peer is
+  // lost: libfabric would try for ever.
   void not_taken(PeerState& peer, long answer);
   // libfabric reports that operations to the peer are lost. Called within its progress.
   void on_broken(PeerState& peer, int error);

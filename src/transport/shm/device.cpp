@@ -19,8 +19,7 @@ base::Status read_settings(const base::Config& config, Agreement* agreement) {
   const std::uint64_t pool = config.number(base::Var::shm_bounce_pool_bytes);
   const std::uint64_t chunk = config.number(base::Var::shm_bounce_chunk_bytes);
   if (pool != 0 && (pool < chunk || pool / chunk > kMaxBounceChunks)) {
-    return base::fail(HEDDLE_ERR_CONFIG,
-                      "HEDDLE_SHM_BOUNCE_POOL_BYTES is %llu; it must be 0, or 1 to %llu chunks of %llu",
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_SHM_BOUNCE: pool is %llu; it must be 0, or 1 to %llu chunks of %llu",
                       static_cast<unsigned long long>(pool), static_cast<unsigned long long>(kMaxBounceChunks),
                       static_cast<unsigned long long>(chunk));
   }

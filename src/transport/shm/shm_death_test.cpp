@@ -208,12 +208,12 @@ void target_killed(const TestRank::Settings& settings, std::size_t bytes = Side:
 }
 
 TEST(ShmDeath, TargetKilledWhileServingBounce) {
-  target_killed({{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "256K"}});
+  target_killed({{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE", "pool=256K"}});
 }
 
 TEST(ShmDeath, TargetKilledUnderTheKernelsCopy) {
   if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
-  target_killed({{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
+  target_killed({{"HEDDLE_SHM_BOUNCE", "pool=0"}});
 }
 
 TEST(ShmDeath, TargetKilledWhileServingSmall) {
@@ -225,7 +225,7 @@ TEST(ShmDeath, TargetKilledWhileServingSmall) {
 void initiator_killed(std::size_t bytes) {
   for (int round = 0; round < kRounds; ++round) {
     two_processes(
-        {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "256K"}},
+        {{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE", "pool=256K"}},
         [bytes](Side& side) {
           std::vector<std::byte> data(bytes, std::byte{7});
           for (;;) {

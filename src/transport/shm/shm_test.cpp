@@ -408,9 +408,9 @@ TEST(Shm, DisagreeingSettingsAreRefusedByName) {
     EXPECT_NE(std::string(base::last_message()).find(window), std::string::npos);
     EXPECT_NE(std::string(base::last_message()).find("328704"), std::string::npos);
   }
-  TestRank d(cards, 0, 1, {{"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "64K"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "32K"}});
+  TestRank d(cards, 0, 1, {{"HEDDLE_SHM_BOUNCE", "chunk=64K,pool=32K"}});
   EXPECT_EQ(d.status, HEDDLE_ERR_CONFIG);
-  EXPECT_NE(std::string(base::last_message()).find("HEDDLE_SHM_BOUNCE_POOL_BYTES"), std::string::npos);
+  EXPECT_NE(std::string(base::last_message()).find("HEDDLE_SHM_BOUNCE: pool"), std::string::npos);
 }
 
 TEST(Shm, PeerFailureCompletesPostsAndDeliversWhatArrived) {

@@ -134,7 +134,7 @@ TEST_F(Small, ByTheKernelIfTheTargetIsClosed) {
 }
 
 TEST_F(Small, ByTheKernelOnlyWithoutBounceSpace) {
-  Pair pair(Settings{{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
+  Pair pair(Settings{{"HEDDLE_SHM_BOUNCE", "pool=0"}});
   pair.meet();
   auto data = bytes_of(1, 8);
   EXPECT_TRUE(pair.start(Opcode::put, 0, data).done);

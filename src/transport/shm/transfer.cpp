@@ -17,7 +17,6 @@ Transfers::Transfers(Device& device, std::uint32_t worker, Backlog& backlog)
       backlog_(backlog),
       pool_(device.bounce()),
       small_(device, worker, backlog),
-      min_bounce_(device.environment().config.number(base::Var::shm_bounce_min_bytes)),
       patience_ns_(device.environment().config.number(base::Var::shm_bounce_patience_ns)),
       transfers_(kMost),
       absences_(device.size()),
@@ -69,7 +68,7 @@ void Absences::note_stalled(std::uint32_t rank) {
 
 bool Transfers::goes_by_kernel(const Command& command, const OutgoingRing& to) {
   if (!cma_works(device_, *to.peer, command.remote->handle[0])) return false;
-  return !pool_.enabled() || command.bytes < min_bounce_ || !to.entry->attention.polls() ||
+  return !pool_.enabled() || command.bytes < kLeastBounce || !to.entry->attention.polls() ||
          absences_.skips(to.peer->rank, command.bytes);
 }
 
@@ -100,7 +99,7 @@ bool Transfers::start(Command& command, OutgoingRing& to) {
   } else if (!by_cma && !pool_.enabled()) {
     status = base::fail(HEDDLE_ERR_UNSUPPORTED,
                         "the kernel or HEDDLE_SHM_CMA forbids access to the memory of rank %u and "
-                        "HEDDLE_SHM_BOUNCE_POOL_BYTES is 0; allow one of them",
+                        "HEDDLE_SHM_BOUNCE has no pool; allow one of them",
                         peer.rank);
   } else if (!by_cma) {
     status = pool_.prepare(device_.segment(), device_.control().header());

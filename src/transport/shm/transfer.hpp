@@ -33,6 +33,8 @@ struct TransferRequest {
 
 // Transfers of up to so many bytes take about as long, however short they are.
 inline constexpr std::uint64_t kShortTransfer = 8192;
+// Shorter ones go by message or by the kernel.
+inline constexpr std::uint64_t kLeastBounce = 121;
 
 // Targets that were not there: how many transfers the kernel copies before they are asked again.
 class Absences {
@@ -171,7 +173,6 @@ class Transfers {
   BouncePool& pool_;
   SmallTransfers small_;
   std::uint32_t under_way_ = 0;
-  std::uint64_t min_bounce_;
   std::uint64_t patience_ns_;
   std::vector<Transfer> transfers_;  // kMost
   std::vector<std::uint32_t> idle_;  // of transfers_

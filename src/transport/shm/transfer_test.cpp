@@ -16,10 +16,8 @@ namespace {
 
 using Settings = TestRank::Settings;
 
-const Settings kBounceOnly{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"}};
-const Settings kImpatient{{"HEDDLE_SHM_BOUNCE_MIN_BYTES", "1"},
-                          {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"},
-                          {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "0ns"}};
+const Settings kBounceOnly{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE", "chunk=4K"}};
+const Settings kImpatient{{"HEDDLE_SHM_BOUNCE", "chunk=4K,patience=0ns"}};
 
 // Rank 0 acts on memory that rank 1 has registered.
 struct Pair {
@@ -79,7 +77,7 @@ void put_and_get_back(Pair& pair) {
 
 TEST(Transfer, ThroughTheKernel) {
   if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
-  Pair pair(Settings{{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
+  Pair pair(Settings{{"HEDDLE_SHM_BOUNCE", "pool=0"}});
   put_and_get_back(pair);
 }
 
@@ -90,7 +88,7 @@ TEST(Transfer, ThroughBounceSpace) {
 
 TEST(Transfer, ThroughAPoolOfTwoChunks) {
   Settings settings = kBounceOnly;
-  settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "8K";
+  settings["HEDDLE_SHM_BOUNCE"] = "chunk=4K,pool=8K";
   Pair pair(settings);
   put_and_get_back(pair);
 }
@@ -190,7 +188,7 @@ TEST(Transfer, FreedSourceIsNotReadAgain) {
 TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
   if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Settings settings = kImpatient;
-  settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
+  settings["HEDDLE_SHM_BOUNCE"] = "chunk=4K,patience=1ms";
   Pair pair(settings);
   for (const std::size_t bytes : {200UL, 1UL}) {  // until not even the smallest record fits
     std::size_t sent = 0;
@@ -205,7 +203,7 @@ TEST(Transfer, TargetThatNeverLooksIsPassedOverThoughItsRingIsFull) {
 TEST(Transfer, FreedSourceOfAPutThatIsWhollyInChunks) {
   if (!test::kernel_copies()) GTEST_SKIP() << test::kNoKernelCopy;
   Settings settings = kImpatient;
-  settings["HEDDLE_SHM_BOUNCE_PATIENCE_NS"] = "1ms";
+  settings["HEDDLE_SHM_BOUNCE"] = "chunk=4K,patience=1ms";
   Pair pair(settings);
   const auto data = bytes_of(4, 9000);  // three chunks, all fed by the post
   auto source = data;
@@ -251,7 +249,7 @@ TEST(Transfer, DeregisteredRegionIsAnError) {
 }
 
 TEST(Transfer, NothingAllowedSaysWhatToAllow) {
-  Pair pair(Settings{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}});
+  Pair pair(Settings{{"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE", "pool=0"}});
   auto data = bytes_of(1, 8);
   EXPECT_EQ(pair.run(Opcode::put, 0, data), HEDDLE_ERR_UNSUPPORTED);
   EXPECT_NE(std::string(base::last_message()).find("HEDDLE_SHM_CMA"), std::string::npos);
@@ -287,7 +285,7 @@ TEST(Transfer, MoreThanFitAreNotAcceptedAndThenAre) {
 // pool.
 TEST(Transfer, PeerFailureEndsTransfersAndReturnsChunks) {
   Settings settings = kBounceOnly;
-  settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "16K";
+  settings["HEDDLE_SHM_BOUNCE"] = "chunk=4K,pool=16K";
   TestCards cards;
   TestRank a(cards, 0, 3, settings);
   TestRank b(cards, 1, 3, settings);
@@ -371,7 +369,7 @@ TEST(Transfer, HostileRecordsAreRefused) {
 // thread; each worker uses its own part of the region.
 TEST(Transfer, WorkersShareThePool) {
   Settings settings = kBounceOnly;
-  settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "64K";
+  settings["HEDDLE_SHM_BOUNCE"] = "chunk=4K,pool=64K";
   Pair pair(settings);
   auto second = std::move(*pair.a.transport->open_worker(1));
   std::atomic<bool> stop{false};

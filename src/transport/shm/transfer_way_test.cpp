@@ -20,7 +20,7 @@ using Settings = TestRank::Settings;
 struct Scripted {
   explicit Scripted(Settings settings = {}, bool warm = true)
       : bootstrap_a(cards, 0, 2), bootstrap_b(cards, 1, 2), backlog(64, 2 * Transfers::kMost), target(kBytes) {
-    settings["HEDDLE_SHM_BOUNCE_POOL_BYTES"] = "256K";  // 16 chunks
+    settings["HEDDLE_SHM_BOUNCE"] = "pool=256K";  // 16 chunks
     environment.config = *base::Config::read(settings);
     environment.log = base::Log(base::Level::error, 0);
     environment.clock = &clock;

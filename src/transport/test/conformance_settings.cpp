@@ -10,10 +10,10 @@ namespace heddle::transport::conformance::fault_settings {
 
 namespace {
 
-const Variables kStorms = {{"HEDDLE_FAULT_AGAIN", "50"}};
-const Variables kDelays = {{"HEDDLE_FAULT_DELAY", "9"}};
-const Variables kLatency = {{"HEDDLE_FAULT_LATENCY", "20us"}};
-const Variables kShuffles = {{"HEDDLE_FAULT_REORDER", "1"}};
+const Variables kStorms = {{"HEDDLE_FAULT", "again=50"}};
+const Variables kDelays = {{"HEDDLE_FAULT", "delay=9"}};
+const Variables kLatency = {{"HEDDLE_FAULT", "latency=20us"}};
+const Variables kShuffles = {{"HEDDLE_FAULT", "reorder=1"}};
 
 const Given kGiven([]() -> std::vector<Setting> {
   return {
@@ -22,7 +22,7 @@ const Given kGiven([]() -> std::vector<Setting> {
       {"fault loopback delays", "fault+loopback", kDelays},
       {"fault loopback latency", "fault+loopback", kLatency},
       {"fault loopback shuffles", "fault+loopback", kShuffles},
-      {"fault loopback everything else", "fault+loopback", both(kEverything, {{"HEDDLE_FAULT_SEED", "7"}})},
+      {"fault loopback everything else", "fault+loopback", {{"HEDDLE_FAULT", "again=30,delay=5,reorder=1,seed=7"}}},
       {"fault shm quiet", "fault+shm", {}},
       {"fault shm storms", "fault+shm", kStorms},
       {"fault shm delays", "fault+shm", both({{"HEDDLE_SHM_DIRECT", "0"}}, kDelays)},
@@ -64,13 +64,11 @@ namespace heddle::transport::conformance::shm_settings {
 namespace {
 
 const Variables kNotDirect = {{"HEDDLE_SHM_DIRECT", "0"}};
-const Variables kBounceOnly = {
-    {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}};
-const Variables kCmaOnly = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "0"}};
+const Variables kBounceOnly = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_CMA", "0"}};
+const Variables kCmaOnly = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE", "pool=0"}};
 // Bounce and CMA, with a short patience, so that transfers switch to CMA in the middle.
-const Variables kBounceThenCma = {
-    {"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE_MIN_BYTES", "0"}, {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "1ns"}};
-const Variables kTinyPool = {{"HEDDLE_SHM_BOUNCE_POOL_BYTES", "64K"}, {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "4K"}};
+const Variables kBounceThenCma = {{"HEDDLE_SHM_DIRECT", "0"}, {"HEDDLE_SHM_BOUNCE", "patience=1ns"}};
+const Variables kTinyPool = {{"HEDDLE_SHM_BOUNCE", "pool=64K,chunk=4K"}};
 const Variables kFenced = {{"HEDDLE_SHM_MEMBARRIER", "0"}};
 const Variables kTinyRing = {{"HEDDLE_SHM_RING_BYTES", "4K"}};
 
@@ -100,7 +98,7 @@ namespace heddle::transport::conformance::utofu_settings {
 
 namespace {
 
-const Variables kUtofu = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+const Variables kUtofu = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
 const Variables kSharedCqs = {{"HEDDLE_UTOFU_EXCLUSIVE", "0"}, {"HEDDLE_UTOFU_MRQ_DEPTH", "4096"}};
 // A job of 4 ranks has as many senders as such a queue supports.
 const Variables kSmallQueue = {{"HEDDLE_UTOFU_MRQ_DEPTH", "512"}};
@@ -111,7 +109,7 @@ const Given kGiven([]() -> std::vector<Setting> {
       {"utofu shared CQs", "utofu", both(kUtofu, kSharedCqs)},
       {"utofu small queue", "utofu", both(kUtofu, kSmallQueue)},
       {"utofu uncached", "utofu", both(kUtofu, {{"HEDDLE_REG_CACHE", "0"}})},
-      {"utofu unwatched", "utofu", both(kUtofu, {{"HEDDLE_REG_CACHE_WATCH", "0"}})},
+      {"utofu unwatched", "utofu", both(kUtofu, {{"HEDDLE_REG_CACHE", "watch=0"}})},
       {"fault utofu everything", "fault+utofu", both(kUtofu, kEverything)},
   };
 });
@@ -132,9 +130,9 @@ namespace heddle::transport::conformance::ofi_settings {
 namespace {
 
 // The connections of messages (1.17), or those of the provider itself (newer).
-const Variables kTcp = {{"HEDDLE_OFI_DOMAIN", "lo"}};
-const Variables kRxm = {{"HEDDLE_OFI_DOMAIN", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}};
-const Variables kSmallWindow = {{"HEDDLE_OFI_WINDOW_BYTES", "24K"}};
+const Variables kTcp = {{"HEDDLE_NET_DEVICES", "lo"}};
+const Variables kRxm = {{"HEDDLE_NET_DEVICES", "lo"}, {"HEDDLE_OFI_PROVIDER", "tcp;ofi_rxm"}};
+const Variables kSmallWindow = {{"HEDDLE_NETWORK_WINDOW_BYTES", "24K"}};
 
 const Variables kShared = {{"HEDDLE_OFI_DOMAINS", "shared"}};
 const Variables kVerbs = {{"HEDDLE_OFI_PROVIDER", "verbs;ofi_rxm"}};
@@ -171,7 +169,7 @@ const Variables kSysv = {{"HEDDLE_UCX_TLS", "sysv,self"}};
 const Variables kPosix = {{"HEDDLE_UCX_TLS", "posix,self"}};
 const Variables kRcVerbs = {{"HEDDLE_UCX_TLS", "rc_v"}};  // tests/roce
 const Variables kUdVerbs = {{"HEDDLE_UCX_TLS", "ud_v"}};
-const Variables kSmallWindow = {{"HEDDLE_UCX_WINDOW_BYTES", "24K"}};
+const Variables kSmallWindow = {{"HEDDLE_NETWORK_WINDOW_BYTES", "24K"}};
 
 const Given kGiven([]() -> std::vector<Setting> {
   const std::string no_ucx = ucx::why_no_ucx();
@@ -201,7 +199,7 @@ namespace heddle::transport::conformance::verbs_settings {
 namespace {
 
 #ifdef HEDDLE_IDLE_VERBS
-const Variables kIdle = {{"HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS}};
+const Variables kIdle = {{"HEDDLE_LIBRARIES", "verbs=" HEDDLE_IDLE_VERBS}};
 #endif
 
 const Given kGiven([]() -> std::vector<Setting> {
@@ -209,9 +207,9 @@ const Given kGiven([]() -> std::vector<Setting> {
   return {
 #ifdef HEDDLE_IDLE_VERBS
       {"verbs idle", "verbs", kIdle},
-      {"verbs idle two adapters", "verbs", both(kIdle, {{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}})},
+      {"verbs idle two adapters", "verbs", both(kIdle, {{"HEDDLE_NET_DEVICES", "idle0,idle1"}})},
       {"verbs idle stripes", "verbs",
-       both(kIdle, {{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}, {"HEDDLE_VERBS_STRIPE_BYTES", "8K"}})},
+       both(kIdle, {{"HEDDLE_NET_DEVICES", "idle0,idle1"}, {"HEDDLE_VERBS_STRIPE_BYTES", "8K"}})},
       {"joint shm verbs idle", "shm,verbs", both(kPairs, kIdle)},
       {"fault verbs idle everything", "fault+verbs", both(kEverything, kIdle)},
 #endif

@@ -11,8 +11,7 @@ namespace heddle::transport::conformance {
 
 using Variables = base::Config::Overrides;
 
-inline const Variables kEverything = {
-    {"HEDDLE_FAULT_AGAIN", "30"}, {"HEDDLE_FAULT_DELAY", "5"}, {"HEDDLE_FAULT_REORDER", "1"}};
+inline const Variables kEverything = {{"HEDDLE_FAULT", "again=30,delay=5,reorder=1"}};
 // Pairs: ranks 0 and 1 are one node, 2 and 3 the next. Alone: each rank is a node by itself.
 inline const Variables kPairs = {{"HEDDLE_NODE_RANKS", "2"}};
 inline const Variables kAlone = {{"HEDDLE_NODE_RANKS", "1"}};

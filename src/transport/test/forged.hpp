@@ -186,7 +186,7 @@ class Forged : public testing::Test {
     raw_->provider().copy(head.provider, sizeof head.provider - 1);
     head.agreed = agreed_of(environment_.config);
     head.max_workers = environment_.config.number(base::Var::max_workers);
-    head.window = environment_.config.number(Raw::window());
+    head.window = Raw::window();
     const Bytes address = raw_->address();
     head.address_bytes = address.size();
     change(&head);

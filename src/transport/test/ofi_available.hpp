@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/config.hpp"
 #include "base/fence.hpp"
 #include "base/test_support.hpp"
 
@@ -20,9 +21,10 @@ inline std::string why_no_ofi() {
   // As Library does, which comes later: makes the libraries of PSM leave the signals alone.
   setenv("IPATH_NO_BACKTRACE", "1", 0);
   setenv("HFI_NO_BACKTRACE", "1", 0);
-  const char* other = std::getenv("HEDDLE_OFI_LIBRARY");
-  const char* library = other != nullptr ? other : "libfabric.so.1";
-  if (dlopen(library, RTLD_NOW | RTLD_NODELETE) == nullptr) return std::string("skipped: there is no ") + library;
+  const auto config = base::Config::read();
+  if (!config) return std::string("skipped: ") + base::last_message();
+  const std::string& library = config->text(base::Var::library_ofi);
+  if (dlopen(library.c_str(), RTLD_NOW | RTLD_NODELETE) == nullptr) return "skipped: there is no " + library;
   return "";
 }
 

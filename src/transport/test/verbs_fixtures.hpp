@@ -24,7 +24,7 @@ using conformance::Setting;
 using conformance::World;
 
 inline Setting setting(base::Config::Overrides more = {}) {
-  more.emplace("HEDDLE_VERBS_LIBRARY", HEDDLE_IDLE_VERBS);
+  more.emplace("HEDDLE_LIBRARIES", "verbs=" HEDDLE_IDLE_VERBS);
   return {"idle", "verbs", std::move(more)};
 }
 
@@ -134,7 +134,7 @@ inline constexpr std::uint64_t kRegion = 1 << 20;
 class VerbsStripes : public Verbs {
  protected:
   static Setting two(base::Config::Overrides more = {}) {
-    more.emplace("HEDDLE_VERBS_DEVICES", "idle0,idle1");
+    more.emplace("HEDDLE_NET_DEVICES", "idle0,idle1");
     more.emplace("HEDDLE_VERBS_STRIPE_BYTES", std::to_string(kAbove));
     return setting(std::move(more));
   }

@@ -1,5 +1,5 @@
 // A libibverbs without an adapter, for tests: all ranks are in one process, and what a pair is
-// asked to do is done at once, in the call. HEDDLE_VERBS_LIBRARY names it.
+// asked to do is done at once, in the call. HEDDLE_LIBRARIES=verbs=… names it.
 //
 // It is strict where adapters are: keys and their ranges and rights are checked, a queue that
 // overflows ends the process, a slot in a send queue is free when the completion of a later

@@ -50,9 +50,8 @@ base::Status DeviceWorker::check_card(const network::CardHead& card, std::uint32
   const std::string& mine = device_.library().version();
   const auto series = [](const std::string& of) { return of.substr(0, of.rfind('.')); };
   if (series(theirs) == series(mine)) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_VERSION,
-                    "rank %u has UCX %s, this rank %s; use one UCX in all ranks (HEDDLE_UCX_LIBRARY)", rank,
-                    theirs.c_str(), mine.c_str());
+  return base::fail(HEDDLE_ERR_VERSION, "rank %u has UCX %s, this rank %s; use one UCX in all ranks (HEDDLE_LIBRARIES)",
+                    rank, theirs.c_str(), mine.c_str());
 }
 
 DeviceWorker::Line& DeviceWorker::line(std::uint32_t rank) {
@@ -146,14 +145,8 @@ namespace {
 
 constexpr std::uint64_t kProbeNs = 5'000'000'000;
 
-network::Device::Names names_of(const base::Config& config) {
-  return {.transport = "ucx",
-          .library = "UCX",
-          .window_setting = "HEDDLE_UCX_WINDOW_BYTES",
-          .timeout_setting = "HEDDLE_UCX_TIMEOUT",
-          .window = static_cast<std::uint32_t>(config.number(base::Var::ucx_window_bytes)),
-          .timeout_ns = config.number(base::Var::ucx_timeout)};
-}
+constexpr network::Device::Names kNames{
+    .transport = "ucx", .library = "UCX", .usual_window = 42 << 10, .least_window = 24 << 10};
 
 constexpr const char* kWithoutItsMemory = "^sm";
 
@@ -175,13 +168,13 @@ bool leaves_transports_to_ucx(const Functions& call, const ucp_config_t* config)
 
 Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, const Library& library)
     : DeviceParts{{*this, library.call()}, {*this, library.call()}},
-      network::Device(bootstrap, environment, names_of(environment.config), worker_, &regions_),
+      network::Device(bootstrap, environment, kNames, worker_, &regions_),
       library_(library),
       call_(library.call()) {}
 
 base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
                                                      const base::Environment& environment) {
-  const auto library = Library::open(environment.config.text(base::Var::ucx_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_ucx));
   if (!library) return library.status();
   std::unique_ptr<Device> device(new Device(bootstrap, environment, **library));
   if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;
@@ -189,8 +182,7 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
 }
 
 base::Status Device::set_up() {
-  if (const base::Status status = network::check_silence(names().timeout_ns, names().timeout_setting);
-      status != HEDDLE_DONE)
+  if (const base::Status status = network::Device::check_settings(environment().config, kNames); status != HEDDLE_DONE)
     return status;
   if (const base::Status status = open_context(); status != HEDDLE_DONE) return status;
   if (const base::Status status = worker_.open(); status != HEDDLE_DONE) return status;
@@ -207,7 +199,7 @@ std::string Device::describe() const {
   const std::string transports =
       transports_ == kWithoutItsMemory ? "as UCX chooses without its shared memory" : named(transports_);
   return "ucx (UCX " + library_.version() + ", transports " + transports + ", devices " +
-         named(config.text(base::Var::ucx_net_devices)) + ", windows of " + std::to_string(window()) + " bytes)";
+         named(config.text(base::Var::network_devices)) + ", windows of " + std::to_string(window()) + " bytes)";
 }
 
 base::Status Device::open_context() {
@@ -245,7 +237,7 @@ base::Status Device::configure(ucp_config_t* config) {
   };
   const Setting settings[] = {
       {"TLS", transports_},
-      {"NET_DEVICES", environment().config.text(base::Var::ucx_net_devices)},
+      {"NET_DEVICES", environment().config.text(base::Var::network_devices)},
       // Allocated regions are then zeros, and nothing of them is left when the process is killed.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},
       // An adapter's own atomics are atomic among themselves only.
@@ -264,9 +256,9 @@ base::Status Device::configure(ucp_config_t* config) {
 // memory alone between them.
 base::Status Device::no_network(const std::string& what) const {
   return base::fail(HEDDLE_ERR_CONFIG,
-                    "UCX %s %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_UCX_NET_DEVICES=\"%s\" and the UCX_* variables%s",
+                    "UCX %s %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_NET_DEVICES=\"%s\" and the UCX_* variables%s",
                     library_.version().c_str(), what.c_str(), environment().config.text(base::Var::ucx_tls).c_str(),
-                    environment().config.text(base::Var::ucx_net_devices).c_str(),
+                    environment().config.text(base::Var::network_devices).c_str(),
                     transports_ == kWithoutItsMemory
                         ? "; UCX goes without its shared memory here, which HEDDLE_UCX_TLS=all gives it"
                         : "");
@@ -446,7 +438,7 @@ base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, c
 }
 
 base::Status probe(const base::Environment& environment) {
-  return Library::open(environment.config.text(base::Var::ucx_library)).status();
+  return Library::open(environment.config.text(base::Var::library_ucx)).status();
 }
 
 }  // namespace heddle::transport::ucx

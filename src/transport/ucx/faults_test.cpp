@@ -39,7 +39,9 @@ struct Faults {
 Setting setting() {
   return {"tcp",
           "ucx",
-          {{"HEDDLE_UCX_TLS", "tcp"}, {"HEDDLE_UCX_WINDOW_BYTES", "24K"}, {"HEDDLE_UCX_LIBRARY", HEDDLE_FAULTY_UCP}}};
+          {{"HEDDLE_UCX_TLS", "tcp"},
+           {"HEDDLE_NETWORK_WINDOW_BYTES", "24K"},
+           {"HEDDLE_LIBRARIES", "ucx=" HEDDLE_FAULTY_UCP}}};
 }
 
 // Rank 0, and memory of rank 1 that it puts to. Its worker 0 is connected to worker 0 of rank 1.

@@ -79,7 +79,7 @@ base::Result<const Library*> Library::open(const std::string& name) {
 base::Status Library::load(const std::string& name) {
   void* const before = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   keep_off_replaced_functions();
-  const auto handle = network::load_library(name, "UCX (Debian: libucx0)", "HEDDLE_UCX_LIBRARY");
+  const auto handle = network::load_library(name, "UCX (Debian: libucx0)", "HEDDLE_LIBRARIES=ucx=…");
   if (!handle) return handle.status();
   call_ = Functions(*handle);
   if (!call_.complete()) {

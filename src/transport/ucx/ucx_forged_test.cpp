@@ -30,7 +30,7 @@ class RawRank : public network::RawEnd {
   static std::string why_not() { return why_no_ucx(); }
   static const char* transport() { return "ucx"; }
   static base::Config::Overrides settings() { return {{"HEDDLE_UCX_TLS", "tcp"}}; }
-  static base::Var window() { return base::Var::ucx_window_bytes; }
+  static constexpr std::uint32_t window() { return 42U << 10; }
   static std::vector<Kind> kinds() { return {Kind::message, Kind::credit}; }
   static std::vector<std::uint32_t> note_kinds() { return {0, 99}; }
   static std::vector<std::size_t> note_tails() { return {40}; }

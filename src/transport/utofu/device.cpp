@@ -78,7 +78,7 @@ Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environ
 
 base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
                                                      const base::Environment& environment) {
-  auto library = Library::open(environment.config.text(base::Var::utofu_library));
+  auto library = Library::open(environment.config.text(base::Var::library_utofu));
   if (!library) return library.status();
   std::unique_ptr<Device> device(new Device(bootstrap, environment, **library));
   if (const base::Status status = device->set_up(); status != HEDDLE_DONE) return status;

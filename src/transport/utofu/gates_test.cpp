@@ -24,7 +24,7 @@ class Side {
  public:
   Side(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, Overrides variables = {},
        base::Level level = base::Level::error) {
-    variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
+    variables.insert({"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();

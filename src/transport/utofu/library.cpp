@@ -89,7 +89,7 @@ base::Status Library::load(const std::string& name) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return base::fail(HEDDLE_ERR_CONFIG,
-                      "no uTofu library \"%s\" (%s); set HEDDLE_UTOFU_LIBRARY to the file, or start the job with "
+                      "no uTofu library \"%s\" (%s); name the file by HEDDLE_LIBRARIES=utofu=…, or start the job with "
                       "heddle run --utofu",
                       name.c_str(), dlerror());
   }

@@ -86,7 +86,7 @@ void run(std::uint32_t workers, const char* exclusive) {
   SCOPED_TRACE(workers);
   constexpr std::uint32_t kRounds = 12;
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM},
                                              {"HEDDLE_UTOFU_EXCLUSIVE", exclusive},
                                              {"HEDDLE_MAX_WORKERS", std::to_string(workers)}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
@@ -144,7 +144,7 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
   const auto info = reinterpret_cast<decltype(&utofu_query_vcq_info)>(dlsym(library, "utofu_query_vcq_info"));
   ASSERT_NE(info, nullptr);
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);
@@ -194,7 +194,7 @@ TEST(Workers, AllocatedRegionsHaveAWayOnEachTni) {
 // numbers of freed regions are used again.
 TEST(Workers, MoreRegionsThanNumbers) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);
@@ -226,7 +226,7 @@ TEST(Workers, MoreRegionsThanNumbers) {
 TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
   constexpr std::uint32_t kWorkers = 12;  // more than half of the pool, which has 16 buffers here
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM},
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM},
                                              {"HEDDLE_UTOFU_MRQ_DEPTH", "64"},
                                              {"HEDDLE_MAX_WORKERS", std::to_string(kWorkers)}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
@@ -259,8 +259,8 @@ TEST(Workers, WhatWaitedForAConnectionGivesItsBufferBack) {
 
 TEST(Workers, DepthsThatDifferAreTold) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  Side sides[kRanks] = {{job, 0, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "1024"}}},
-                        {job, 1, {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "512"}}}};
+  Side sides[kRanks] = {{job, 0, {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "1024"}}},
+                        {job, 1, {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}, {"HEDDLE_UTOFU_MRQ_DEPTH", "512"}}}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);
   auto region = sides[1].transport()->allocate(64);
@@ -279,7 +279,7 @@ TEST(Workers, RefusedCreditIsNotLost) {
   const auto refuse = reinterpret_cast<void (*)(std::uint32_t)>(dlsym(library, "silent_tofucom_refuse"));
   ASSERT_NE(refuse, nullptr);
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_SILENT_TOFUCOM},
                                              {"HEDDLE_MAX_WORKERS", "1"}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   std::unique_ptr<TransportWorker> workers[kRanks];
@@ -318,7 +318,8 @@ TEST(Workers, RefusedCreditIsNotLost) {
 // must be told which rank it was.
 TEST(Workers, APeerThatIsNotMetIsLost) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}, {"HEDDLE_MAX_WORKERS", "1"}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM},
+                                             {"HEDDLE_MAX_WORKERS", "1"}};
   std::optional<Side> sides[kRanks];
   for (std::uint32_t rank = 0; rank < kRanks; ++rank) sides[rank].emplace(job, rank, variables);
   auto region = sides[1]->transport()->allocate(8);
@@ -345,7 +346,7 @@ TEST(Workers, SilentNodeThatDied) {
   const auto silence = reinterpret_cast<void (*)(std::uint64_t)>(dlsym(library, "silent_tofucom_set"));
   ASSERT_NE(silence, nullptr);
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_SILENT_TOFUCOM},
                                              // one port: one VCQ falls silent
                                              {"HEDDLE_MAX_WORKERS", "1"}};
   StepClock clock;
@@ -428,7 +429,7 @@ TEST_P(SilentNode, ThatLives) {
   ASSERT_NE(freed, nullptr);
   const std::uint32_t freed_before = freed();
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_SILENT_TOFUCOM},
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_SILENT_TOFUCOM},
                                              {"HEDDLE_MAX_WORKERS", "1"}};  // one port, as above
   StepClock clock;
   std::vector<std::byte> memory(4096);  // stays registered as long as the process exists
@@ -513,7 +514,7 @@ TEST(Workers, RanksOfTwoMachinesDoNotMeet) {
   OwnWorld own(job);
   base::SystemClock clock;
   base::Environment environment;
-  environment.config = *base::Config::read(base::Config::Overrides{{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}});
+  environment.config = *base::Config::read(base::Config::Overrides{{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}});
   environment.log = base::Log(base::Level::error, 0);
   environment.clock = &clock;
   auto transport = open(own, environment);
@@ -549,7 +550,7 @@ class LateCards final : public OwnWorld {
 // A thread that makes progress does not wait for a card that does not come.
 TEST(Workers, AnImportWaitsForNobodysCard) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
   Side owner(job, 1, variables);
   LateCards late(job);
   base::SystemClock clock;

@@ -10,7 +10,7 @@ namespace {
 // Puts of words up to the last byte of a region, and none beyond it; regions shorter than a word.
 TEST(Puts, WordsAtTheEndOfARegion) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);
@@ -42,7 +42,7 @@ TEST(Puts, WordsAtTheEndOfARegion) {
 // accepted when others have ended.
 TEST(Puts, ARefusedWordIsAsItWas) {
   bootstrap::inproc::ThreadJob job(kRanks);
-  const base::Config::Overrides variables = {{"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM}};
+  const base::Config::Overrides variables = {{"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM}};
   Side sides[kRanks] = {{job, 0, variables}, {job, 1, variables}};
   ASSERT_NE(sides[0].transport(), nullptr);
   ASSERT_NE(sides[1].transport(), nullptr);

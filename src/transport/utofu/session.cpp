@@ -442,11 +442,12 @@ int Sessions::poll_plain() {
 
 void Sessions::rejected(std::size_t commands) {
   if (commands > limits().commands || told_.exchange(true, std::memory_order_relaxed)) return;
-  device_.environment().log.line(base::Level::warn,
-                                 "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSION_DEPTH is %u: "
-                                 "they follow by the calls of "
-                                 "who waits; set it to what the machine's queues take, alike on all ranks",
-                                 commands, limits().commands);
+  device_.environment().log.line(
+      base::Level::warn,
+      "a session queue does not take %zu commands, though HEDDLE_UTOFU_SESSIONS=depth is %u: "
+      "they follow by the calls of "
+      "who waits; set it to what the machine's queues take, alike on all ranks",
+      commands, limits().commands);
 }
 
 void Sessions::keep(std::unique_ptr<FreeEnd> end) {

@@ -26,7 +26,7 @@ class Side {
  public:
   Side(bootstrap::inproc::ThreadJob& job, std::uint32_t rank, Overrides variables = {},
        base::Level level = base::Level::error) {
-    variables.insert({"HEDDLE_UTOFU_LIBRARY", HEDDLE_TOFUCOM});
+    variables.insert({"HEDDLE_LIBRARIES", "utofu=" HEDDLE_TOFUCOM});
     variables.insert({"HEDDLE_MAX_WORKERS", "1"});
     auto config = base::Config::read(variables);
     EXPECT_TRUE(config.ok()) << base::last_message();
@@ -188,7 +188,7 @@ TEST(UtofuSession, ARankThatIsARunAheadWaits) {
 TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
   for (const bool right : {false, true}) {
     bootstrap::inproc::ThreadJob job(1);
-    Side side(job, 0, right ? Overrides{{"HEDDLE_UTOFU_SESSION_DEPTH", "16"}} : Overrides{}, base::Level::warn);
+    Side side(job, 0, right ? Overrides{{"HEDDLE_UTOFU_SESSIONS", "depth=16"}} : Overrides{}, base::Level::warn);
     auto opened = side.sessions()->open(queues(1), {});
     ASSERT_TRUE(opened.ok()) << base::last_message();
     const SessionKey key = (*opened)->key(0);
@@ -199,7 +199,7 @@ TEST(UtofuSession, ADepthThatIsNotSoIsTold) {
     (*opened)->start();
     EXPECT_TRUE(ends(**opened)) << base::last_message();
     const std::string told = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(told.find("HEDDLE_UTOFU_SESSION_DEPTH") != std::string::npos, !right) << told;
+    EXPECT_EQ(told.find("HEDDLE_UTOFU_SESSIONS=depth") != std::string::npos, !right) << told;
   }
 }
 

@@ -17,7 +17,7 @@ namespace heddle::transport::verbs {
 base::Result<const Library*> Library::open(const std::string& name) {
   return network::open_once<Library>(name, [&]() -> base::Result<std::unique_ptr<Library>> {
     const auto handle =
-        network::load_library(name, "it (Debian: libibverbs1, ibverbs-providers)", "HEDDLE_VERBS_LIBRARY");
+        network::load_library(name, "it (Debian: libibverbs1, ibverbs-providers)", "HEDDLE_LIBRARIES=verbs=…");
     if (!handle) return handle.status();
     std::unique_ptr<Library> library(new Library);
     library->call_ = Functions(*handle);
@@ -110,12 +110,12 @@ Found ports_of(const Functions& call, ibv_device** devices, int count) {
 }
 
 // Says what was found, and what to do.
-base::Status no_adapter(const Found& found, int devices, const char* setting, const std::string& wanted) {
+base::Status no_adapter(const Found& found, int devices, const std::string& wanted) {
   constexpr const char* kElse = "or use another network: HEDDLE_TRANSPORTS=shm,ucx or shm,ofi";
   if (!found.up.empty()) {
     std::string names;
     for (const Candidate& one : found.up) names += (names.empty() ? "" : ", ") + one.name;
-    return base::fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" names no RDMA port that is up; up: %s%s%s%s%s", setting,
+    return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_NET_DEVICES: \"%s\" names no RDMA port that is up; up: %s%s%s%s%s",
                       wanted.c_str(), names.c_str(), found.down.empty() ? "" : "; not: ", found.down.c_str(),
                       found.left_out.empty() ? "" : "; left out: ", found.left_out.c_str());
   }
@@ -169,20 +169,18 @@ std::vector<std::string> names_in(const std::string& text) {
 }
 
 base::Status fail_devices(const std::string& several) {
-  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES=\"%s\": give auto, or up to %zu different adapters",
+  return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_NET_DEVICES=\"%s\": give auto, or up to %zu different adapters",
                     several.c_str(), kMostAdapters);
 }
 
 // The ports that the settings say. CONFIG.
 base::Result<std::vector<const Candidate*>> choose(const Found& found, int devices, const base::Config& config) {
-  const std::string& one = config.text(base::Var::verbs_device);
-  const std::string& several = config.text(base::Var::verbs_devices);
+  const std::string& several = config.text(base::Var::network_devices);
   std::vector<const Candidate*> chosen;
   const bool all_near = several == kAuto;
-  const char* const setting = several.empty() ? "HEDDLE_VERBS_DEVICE" : "HEDDLE_VERBS_DEVICES";
-  for (const std::string& name : names_in(several.empty() ? one : all_near ? "" : several)) {
+  for (const std::string& name : names_in(all_near ? "" : several)) {
     const auto it = std::ranges::find_if(found.up, [&](const Candidate& up) { return fits(up, name); });
-    if (it == found.up.end()) return no_adapter(found, devices, setting, name);
+    if (it == found.up.end()) return no_adapter(found, devices, name);
     // as "mlx5_0" and "mlx5_0:1"
     if (std::ranges::find(chosen, &*it) != chosen.end()) return fail_devices(several);
     chosen.push_back(&*it);
@@ -197,10 +195,8 @@ base::Result<std::vector<const Candidate*>> choose(const Found& found, int devic
 }  // namespace
 
 base::Status Adapter::check_settings(const base::Config& config) {
-  const std::string& several = config.text(base::Var::verbs_devices);
+  const std::string& several = config.text(base::Var::network_devices);
   if (several.empty()) return HEDDLE_DONE;
-  if (!config.text(base::Var::verbs_device).empty())
-    return base::fail(HEDDLE_ERR_CONFIG, "set HEDDLE_VERBS_DEVICE or HEDDLE_VERBS_DEVICES, not both");
   std::vector<std::string> names = names_in(several);
   const std::size_t count = names.size();
   std::ranges::sort(names);
@@ -250,8 +246,8 @@ base::Result<std::vector<std::unique_ptr<Adapter>>> Adapter::open_all(const Libr
       return status;
     }
     if (!adapters.empty() && !adapter->shares_network_with(*adapters.front())) {
-      if (config.text(base::Var::verbs_devices) == kAuto) continue;
-      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_VERBS_DEVICES: %s and %s are in different networks",
+      if (config.text(base::Var::network_devices) == kAuto) continue;
+      return base::fail(HEDDLE_ERR_CONFIG, "HEDDLE_NET_DEVICES: %s and %s are in different networks",
                         adapters.front()->name().c_str(), adapter->name().c_str());
     }
     adapters.push_back(std::move(adapter));

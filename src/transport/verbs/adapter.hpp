@@ -74,7 +74,7 @@ struct Candidate;
 class Adapter {
  public:
   // The rank's adapters, at least one and at most kMostAdapters, of one kind of network:
-  // HEDDLE_VERBS_DEVICE ("mlx5_0", "mlx5_0:1") or HEDDLE_VERBS_DEVICES, HEDDLE_VERBS_GID_INDEX.
+  // HEDDLE_NET_DEVICES ("mlx5_0", "mlx5_0:1,mlx5_1", "auto"), HEDDLE_VERBS_GID_INDEX.
   // CONFIG: there is none; the message says what there is.
   struct Opened {
     std::vector<std::unique_ptr<Adapter>> adapters;

@@ -112,19 +112,13 @@ void Events::fail_queue(const Adapter& adapter, const void* worker, const char* 
 
 namespace {
 
-network::Device::Names names_of(const base::Config& config) {
-  return {.transport = "verbs",
-          .library = "libibverbs",
-          .window_setting = "HEDDLE_VERBS_WINDOW_BYTES",
-          .timeout_setting = "HEDDLE_VERBS_TIMEOUT",
-          .window = static_cast<std::uint32_t>(config.number(base::Var::verbs_window_bytes)),
-          .timeout_ns = config.number(base::Var::verbs_timeout)};
-}
+constexpr network::Device::Names kNames{
+    .transport = "verbs", .library = "libibverbs", .usual_window = 8 << 10, .least_window = 8 << 10};
 
 }  // namespace
 
 Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environment, Adapter::Opened opened)
-    : network::Device(bootstrap, environment, names_of(environment.config), queue_, nullptr),
+    : network::Device(bootstrap, environment, kNames, queue_, nullptr),
       adapters_(std::move(opened.adapters)),
       left_out_(std::move(opened.left_out)),
       queue_(*this),
@@ -134,7 +128,7 @@ Device::Device(bootstrap::Bootstrap& bootstrap, const base::Environment& environ
 
 base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& bootstrap,
                                                      const base::Environment& environment) {
-  const auto library = Library::open(environment.config.text(base::Var::verbs_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_verbs));
   if (!library) return library.status();
   auto opened = Adapter::open(**library, environment.config);
   if (!opened) return opened.status();
@@ -144,8 +138,7 @@ base::Result<std::unique_ptr<Device>> Device::create(bootstrap::Bootstrap& boots
 }
 
 base::Status Device::set_up() {
-  if (const base::Status status = network::check_silence(names().timeout_ns, names().timeout_setting);
-      status != HEDDLE_DONE)
+  if (const base::Status status = network::Device::check_settings(environment().config, kNames); status != HEDDLE_DONE)
     return status;
   if (const base::Status status = queue_.open(); status != HEDDLE_DONE) return status;
   if (const base::Status status = events_.open(queue_.descriptor()); status != HEDDLE_DONE) return status;
@@ -241,7 +234,7 @@ base::Result<std::unique_ptr<Transport>> open(bootstrap::Bootstrap& bootstrap, c
 
 base::Status probe(const base::Environment& environment) {
   if (const auto status = Adapter::check_settings(environment.config); status != HEDDLE_DONE) return status;
-  const auto library = Library::open(environment.config.text(base::Var::verbs_library));
+  const auto library = Library::open(environment.config.text(base::Var::library_verbs));
   if (!library) return library.status();
   return Adapter::open(**library, environment.config).status();
 }

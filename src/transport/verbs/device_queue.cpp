@@ -101,7 +101,7 @@ base::Status DeviceQueue::check_card(const network::CardHead& card, std::uint32_
   const bool theirs = std::strcmp(card.provider, "InfiniBand") == 0;
   const bool mine = device_.adapter().by_gid() == false;
   if (theirs == mine) return HEDDLE_DONE;
-  return base::fail(HEDDLE_ERR_CONFIG, "rank %u uses an adapter of %s, this rank one of %s; see HEDDLE_VERBS_DEVICE",
+  return base::fail(HEDDLE_ERR_CONFIG, "rank %u uses an adapter of %s, this rank one of %s; see HEDDLE_NET_DEVICES",
                     rank, card.provider, device_.link());
 }
 
@@ -118,11 +118,11 @@ base::Status DeviceQueue::connect(std::uint32_t rank, std::span<const std::byte>
   ibv_ah_attr route = adapter.route_to(to.address);
   to.route = adapter.call().create_ah(adapter.domain(), &route);
   if (to.route == nullptr) {
-    const std::uint64_t most = device_.names().timeout_ns;
+    const std::uint64_t most = device_.timeout_ns();
     to.pause = std::clamp(2 * to.pause, kPauseNs, kMostPauseNs);
     to.again_at = now + to.pause;
     if (most == 0 || !to.patience.over(now, most)) return HEDDLE_AGAIN;
-    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no route to rank %u within HEDDLE_VERBS_TIMEOUT",
+    return base::fail_errno(HEDDLE_ERR_CONFIG, "%s finds no route to rank %u within HEDDLE_NETWORK_TIMEOUT",
                             adapter.name().c_str(), rank);
   }
   to.open = true;
@@ -328,7 +328,7 @@ void DeviceQueue::send_again() {
       to.note.clear();
       continue;
     }
-    if (device_.names().timeout_ns != 0 && to.patience.over(now, device_.names().timeout_ns)) {
+    if (device_.timeout_ns() != 0 && to.patience.over(now, device_.timeout_ns())) {
       device_.directory().broken(rank, "it does not answer");
       continue;
     }

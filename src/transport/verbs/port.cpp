@@ -314,7 +314,7 @@ bool Port::make_pair(PeerState& peer) {
 // It may have no memory, or its end may not have been reported. A note that has come and was not
 // taken may be the answer.
 bool Port::handshake_takes_too_long(PeerState& peer) const {
-  const std::uint64_t most = device_.names().timeout_ns;
+  const std::uint64_t most = device_.timeout_ns();
   return most != 0 && !has_mail() && peer.patience.over(now_ns(), most);
 }
 
@@ -332,7 +332,7 @@ bool Port::go_on_with_handshake(network::Peer& begun) {
     return true;
   }
   if (handshake_takes_too_long(peer)) {
-    device_.log().line(base::Level::warn, "worker %u of rank %u does not connect to worker %u (HEDDLE_VERBS_TIMEOUT)",
+    device_.log().line(base::Level::warn, "worker %u of rank %u does not connect to worker %u (HEDDLE_NETWORK_TIMEOUT)",
                        peer.worker, peer.rank, index());
     disconnect(peer);
     return true;

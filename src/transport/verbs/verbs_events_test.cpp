@@ -27,7 +27,7 @@ class VerbsEvents : public Verbs {
 
 // Requests under way end, and so do new ones and those that wait for a connection.
 TEST_F(VerbsEvents, AnAdapterThatFailsEndsWhatIsOverIt) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "0"}}), 3);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "0"}}), 3);
   Memory memory(world);
   conformance::Port& port = world.port(0);
   ASSERT_EQ(world.run(port, memory.put()), HEDDLE_DONE);
@@ -50,7 +50,7 @@ TEST_F(VerbsEvents, AnAdapterThatFailsEndsWhatIsOverIt) {
 
 // The helper is busy with notes that nobody acknowledges.
 TEST_F(VerbsEvents, AnAdapterThatFailsEndsWhatWaitsForNotes) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "0"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "0"}}), 2);
   idle_->cut = true;
   const Token waits = world.must_post(world.port(0), message_to(1, 0, pattern(1, 8)));
   ASSERT_NE(waits, 0U);
@@ -61,7 +61,7 @@ TEST_F(VerbsEvents, AnAdapterThatFailsEndsWhatWaitsForNotes) {
 }
 
 TEST_F(VerbsEvents, WhoSleepsLearnsThatItsAdapterHasFailed) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "0"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "0"}}), 2);
   conformance::Port& port = world.port(1);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   ASSERT_TRUE(world.until([&] { return port.arrivals.size() == 1; }));
@@ -74,7 +74,7 @@ TEST_F(VerbsEvents, WhoSleepsLearnsThatItsAdapterHasFailed) {
 // If one of two adapters fails, nothing ends that goes over the other; the peers of the failed one
 // are told.
 TEST_F(VerbsEvents, TheOtherAdapterGoesOn) {
-  World world(setting({{"HEDDLE_VERBS_DEVICES", "idle0,idle1"}}), 2, 2);
+  World world(setting({{"HEDDLE_NET_DEVICES", "idle0,idle1"}}), 2, 2);
   for (std::uint32_t worker = 0; worker < 2; ++worker)
     ASSERT_EQ(world.run(world.port(0, worker), message_to(1, worker, pattern(1, 8))), HEDDLE_DONE);
   tell(0, IBV_EVENT_DEVICE_FATAL, 1, 2);

@@ -40,7 +40,7 @@ TEST_F(Verbs, ABrokenPairForDatagramsIsSetUpAgain) {
 }
 
 TEST_F(Verbs, APairForDatagramsThatCannotBeRepairedEndsWhatWaits) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "0"}}), 3);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "0"}}), 3);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   idle_->refuses_resets = true;
   break_datagrams_();
@@ -60,7 +60,7 @@ TEST_F(Verbs, ARouteThatIsNotKnownYetIsLookedForAgain) {
 
 TEST_F(Verbs, ARouteThatIsNotFoundIsAnError) {
   idle_->fail_routes = UINT32_MAX;
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 2);
   EXPECT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_ERR_CONFIG);
 }
 
@@ -116,7 +116,7 @@ TEST_F(Verbs, ForgedDatagramsAreIgnored) {
 // behind it.
 TEST_F(Verbs, ASenderThatExceedsItsCreditIsDisconnected) {
   constexpr std::uint32_t kWindow = 8192;
-  World world(setting({{"HEDDLE_VERBS_WINDOW_BYTES", "8K"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_WINDOW_BYTES", "8K"}}), 2);
   conformance::Port& receiver = world.port(1);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   ASSERT_TRUE(world.until([&] { return receiver.arrivals.size() == 1; }));
@@ -158,7 +158,7 @@ TEST_F(Verbs, AMissingAdapterIsExplained) {
   const auto why = [&](const std::string& device, std::uint32_t adapters) -> std::string {
     idle_->adapters = adapters;
     try {
-      const World world(setting({{"HEDDLE_VERBS_DEVICE", device}}), 1);
+      const World world(setting({{"HEDDLE_NET_DEVICES", device}}), 1);
     } catch (const std::runtime_error& error) {
       return error.what();
     }
@@ -317,7 +317,7 @@ TEST_F(Verbs, AnEndIsToldToThePeer) {
 
 // Only the adapter sees the cut, by its own sends.
 TEST_F(Verbs, WhoOnlyReceivesLearnsThatTheNetworkIsCut) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 2);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
   idle_->cut = true;
@@ -328,7 +328,7 @@ TEST_F(Verbs, WhoOnlyReceivesLearnsThatTheNetworkIsCut) {
 
 // It sleeps until something wakes it, and is not polled before.
 TEST_F(Verbs, WhoSleepsLearnsThatTheNetworkIsCut) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 2);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
   ASSERT_TRUE(world.until([&] { return world.port(1).worker().arm(); }));
@@ -343,7 +343,7 @@ TEST_F(Verbs, WhoSleepsLearnsThatTheNetworkIsCut) {
 
 // A peer that was heard is not asked; a silent peer is asked once in a round.
 TEST_F(Verbs, SilentPeersAreAskedByEmptyWrites) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 2);
   ASSERT_EQ(world.run(world.port(0), message_to(1, 0, pattern(1, 8))), HEDDLE_DONE);
   ASSERT_TRUE(world.until([&] { return world.port(1).arrivals.size() == 1; }));
   const std::uint64_t requests = idle_->requests;
@@ -356,7 +356,7 @@ TEST_F(Verbs, SilentPeersAreAskedByEmptyWrites) {
 
 // The other worker finds no memory to connect.
 TEST_F(Verbs, AHandshakeThatTakesTooLongEnds) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 3);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 3);
   ASSERT_EQ(world.run(world.port(0), message_to(2, 0, pattern(1, 8))), HEDDLE_DONE);
   idle_->most_registered = idle_->registered.load();
   ASSERT_TRUE(send_alone(world.port(0), message_to(1, 0, pattern(1, 8))));

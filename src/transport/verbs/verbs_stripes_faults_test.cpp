@@ -58,7 +58,7 @@ TEST_F(VerbsStripesFaults, WhatEndsAHalfEndsTheTransfer) {
     for (const std::uint32_t held : {kOwn, kOther, kBoth}) {
       for (std::size_t i = 0; i < ends_it.size(); ++i) {
         SCOPED_TRACE(testing::Message() << held << " " << i);
-        open(two({{"HEDDLE_VERBS_TIMEOUT", "0"}}));
+        open(two({{"HEDDLE_NETWORK_TIMEOUT", "0"}}));
         connect();
         std::vector<std::byte> local = pattern(3, kAbove + 8);
         const Token token = hold(held, &local, opcode);
@@ -180,7 +180,7 @@ TEST_F(VerbsStripesFaults, AnAdapterThatFailsInAHandshake) {
   for (const std::uint32_t which : {1U, 3U}) {
     for (const std::uint32_t fails : {1U, 2U, 3U, 4U, 5U, 6U, 7U}) {
       SCOPED_TRACE(testing::Message() << which << " " << fails);
-      open(two({{"HEDDLE_VERBS_TIMEOUT", "0"}}));
+      open(two({{"HEDDLE_NETWORK_TIMEOUT", "0"}}));
       idle_->fail_connects = fails;
       ASSERT_TRUE(send_alone(world_->port(0), message_to(1, 0, pattern(1, 8))));
       ASSERT_TRUE(world_->until([&] { return idle_->fail_connects == 0; }));
@@ -238,8 +238,8 @@ class VerbsStripesSoak : public VerbsStripesFaults {
   void open_all(const char* keeps) {
     // peers whose adapter for notes has failed do not answer
     world_ = std::make_unique<World>(
-        two({{"HEDDLE_VERBS_STRIPE_BYTES", "8K"}, {"HEDDLE_REG_CACHE", keeps}, {"HEDDLE_VERBS_TIMEOUT", "1s"}}), kRanks,
-        kWorkers);
+        two({{"HEDDLE_VERBS_STRIPE_BYTES", "8K"}, {"HEDDLE_REG_CACHE", keeps}, {"HEDDLE_NETWORK_TIMEOUT", "1s"}}),
+        kRanks, kWorkers);
     for (std::uint32_t owner = 0; owner < kRanks; ++owner) {
       targets_[owner] = *world_->transport(owner).allocate(kRegion);
       for (std::uint32_t user = 0; user < kRanks; ++user)

@@ -22,7 +22,7 @@ TEST_F(VerbsStripes, LongTransfersTakeTwoRequests) {
 }
 
 TEST_F(VerbsStripes, OneAdapterSplitsNothing) {
-  open(setting({{"HEDDLE_VERBS_DEVICES", "idle0"}, {"HEDDLE_VERBS_STRIPE_BYTES", std::to_string(kAbove)}}));
+  open(setting({{"HEDDLE_NET_DEVICES", "idle0"}, {"HEDDLE_VERBS_STRIPE_BYTES", std::to_string(kAbove)}}));
   connect();
   EXPECT_EQ(requests_of(Opcode::put, kRegion - 8), 1U);
 }

@@ -7,7 +7,7 @@ namespace {
 
 // A question for a worker that is opened later is acknowledged, though there is no answer yet.
 TEST_F(Verbs, AWorkerThatIsOpenedLateIsNotLost) {
-  World world(setting({{"HEDDLE_VERBS_TIMEOUT", "1s"}}), 2);
+  World world(setting({{"HEDDLE_NETWORK_TIMEOUT", "1s"}}), 2);
   ASSERT_TRUE(world.must_send(world.port(0), message_to(1, 1, pattern(1, 100))));
   pump_for(world, std::chrono::milliseconds(1500));
   EXPECT_EQ(world.transport(0).lost(1), 0U);
@@ -155,7 +155,7 @@ TEST_F(Verbs, AStreamSignalsFewRequests) {
 
 // Each worker uses its adapter's keys, and each region is registered with both.
 TEST_F(Verbs, WorkersTakeTurnsOnAdapters) {
-  World world(setting({{"HEDDLE_VERBS_DEVICES", "auto"}}), 2, 3);
+  World world(setting({{"HEDDLE_NET_DEVICES", "auto"}}), 2, 3);
   EXPECT_NE(world.transport(0).describe().find("idle0:1 and idle3:1"), std::string::npos)
       << world.transport(0).describe();
   Memory memory(world);
@@ -185,16 +185,15 @@ TEST_F(Verbs, AdaptersAreChosenBySettings) {
   };
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   EXPECT_TRUE(has(said({}), "(idle0:1, "));
-  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1"}}), "(idle1:1, "));
-  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1:1,idle0"}}), "(idle1:1 and idle0:1, "));
-  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "idle1,mlx5_0"}}), "\"mlx5_0\" names no RDMA port that is up"));
+  EXPECT_TRUE(has(said({{"HEDDLE_NET_DEVICES", "idle1"}}), "(idle1:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_NET_DEVICES", "idle1:1,idle0"}}), "(idle1:1 and idle0:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_NET_DEVICES", "idle1,mlx5_0"}}), "\"mlx5_0\" names no RDMA port that is up"));
   for (const char* wrong : {"idle0,idle0", "idle0,idle1,idle3", "idle0,"}) {
-    const std::string why = said({{"HEDDLE_VERBS_DEVICES", wrong}});
+    const std::string why = said({{"HEDDLE_NET_DEVICES", wrong}});
     EXPECT_TRUE(has(why, "up to 2 different adapters")) << wrong << ": " << why;
   }
-  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}, {"HEDDLE_VERBS_DEVICE", "idle0"}}), "not both"));
   idle_->adapters = 0b0011;
-  EXPECT_TRUE(has(said({{"HEDDLE_VERBS_DEVICES", "auto"}}), "(idle0:1, "));
+  EXPECT_TRUE(has(said({{"HEDDLE_NET_DEVICES", "auto"}}), "(idle0:1, "));
 }
 
 // Verbs needs connections, datagrams, shared receive queues and writes with immediate data.
@@ -218,16 +217,16 @@ TEST_F(Verbs, AdaptersThatLackSomethingAreLeftOut) {
   const std::string other = said(0b1110010);
   EXPECT_TRUE(has(other, "(idle1:1, ") && names_all(other)) << other;
   EXPECT_FALSE(has(said(0b1111), "left out")) << said(0b1111);
-  const std::string both = said(0b1111001, {{"HEDDLE_VERBS_DEVICES", "auto"}});
+  const std::string both = said(0b1111001, {{"HEDDLE_NET_DEVICES", "auto"}});
   EXPECT_TRUE(has(both, "(idle0:1 and idle3:1, ") && !has(both, "idle6")) << both;
-  const std::string one = said(0b1110001, {{"HEDDLE_VERBS_DEVICES", "auto"}});
+  const std::string one = said(0b1110001, {{"HEDDLE_NET_DEVICES", "auto"}});
   EXPECT_TRUE(has(one, "(idle0:1, ") && names_all(one)) << one;
   const std::string none = said(0b1110000);
   EXPECT_TRUE(names_all(none) && has(none, "HEDDLE_TRANSPORTS=shm,ucx")) << none;
   const std::string down = said(0b1110100);
   EXPECT_TRUE(names_all(down) && has(down, "idle2:1 (1: DOWN)")) << down;
   for (const char* name : {"idle4", "idle5:1", "idle6"}) {
-    const std::string why = said(0b1110001, {{"HEDDLE_VERBS_DEVICE", name}});
+    const std::string why = said(0b1110001, {{"HEDDLE_NET_DEVICES", name}});
     EXPECT_TRUE(has(why, "names no RDMA port") && has(why, "idle4 (iWARP") && has(why, "up: idle0:1")) << why;
   }
 }

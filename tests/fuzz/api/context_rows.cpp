@@ -187,7 +187,6 @@ void open_worker(Rank& rank) {
                         : rank.enumeration<heddle_sharing>(HEDDLE_SHARING_AUTO);
   options.no_help = rank.chance(20) ? rank.odd() : 0;
   options.attends = rank.chance(20) ? rank.odd() : 0;
-  options.aggregation = rank.enumeration<heddle_choice>(2);
   auto* worker = rank.maybe_null(rank.keep_one(heddle_worker{}));
   const auto* given = sized(rank, options);
   if (rank.workers.live.size() >= 12) return rank.not_bad();
