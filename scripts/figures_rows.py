@@ -13,6 +13,7 @@ RUNS = {
     "updates": "gups --threads 1,2",
     "auto": "programs --op latency,put_latency --size 8 --sharing auto",
     "programs": "programs --op latency,bw,bibw,put_window,get_window,rpc,overlap --sharing exclusive",
+    "lengths": "programs --op latency,bw,bibw --size 64,512,1K,2K,8K,16K,32K,128K,256K,512K,4M,16M,64M --sharing exclusive",
     "threads": "programs --op pairs,halo --size 1K --sharing exclusive,auto,auto_one,shared,offload,delegate",
     "many": "programs --op fan_in,exchange --sharing auto",
     "collectives": "barrier broadcast allreduce --ranks 2 --size 8,64K,1M --form blocking,persistent --overlap no",
@@ -79,7 +80,7 @@ def programs():
     for count in (8, 4 * K, 64 * K, M):
         yield row("programs", f"half a round trip of a message, {size(count)}", "programs", "exclusive", op="latency", size_bytes=count,
                   readme=count > 8)
-    for op, what in (("bw", "windows of 64 messages"), ("bibw", "the same in both directions")):
+    for op, what in (("bw", "windows of messages"), ("bibw", "the same in both directions")):
         for count in (8, 4 * K, 64 * K, M):
             yield row("programs", f"{what}, {size(count)}", "programs", "exclusive", op=op, size_bytes=count, readme=op == "bw" and count == M)
     for op in ("put", "get"):
@@ -91,6 +92,21 @@ def programs():
         yield row("programs", f"both send and receive {size(count)} while they compute: time added", "programs", "exclusive", op="overlap_added",
                   size_bytes=count, readme=count == M)
     yield row("programs", "seven processes to one, windows of messages, 16 B", "many", "auto", op="fan_in")
+
+
+LENGTHS = (8, 64, 512, K, 2 * K, 4 * K, 8 * K, 16 * K, 32 * K, 64 * K, 128 * K, 256 * K, 512 * K, M, 4 * M, 16 * M, 64 * M)
+IN_PROGRAMS = (8, 4 * K, 64 * K, M)  # the run that measures these lengths
+
+
+def lengths():
+    """Curves: each length, of the engine and of MPI."""
+    for ours, prefix in (("shm", ""), ("heddle_mpi", "MPI: ")):
+        mode = "exclusive" if ours == "shm" else ""
+        for op, what in (("latency", "half a round trip"), ("bw", "windows, one way"), ("bibw", "windows, both ways")):
+            for count in LENGTHS:
+                if op == "latency" or count >= 4 * K:
+                    run = "programs" if count in IN_PROGRAMS else "lengths"
+                    yield row("lengths", f"{prefix}{what}, {size(count)}", run, mode, ours=ours, op=op, size_bytes=count)
 
 
 def of_threads():
@@ -109,7 +125,7 @@ def interfaces():
     for count in (8, 4 * K, 64 * K, M):
         yield row("mpi", f"half a round trip of a message, {size(count)}", "programs", ours="heddle_mpi", op="latency", size_bytes=count)
     for count in (8, 4 * K, 64 * K, M):
-        yield row("mpi", f"windows of 64 messages, {size(count)}", "programs", ours="heddle_mpi", op="bw", size_bytes=count)
+        yield row("mpi", f"windows of messages, {size(count)}", "programs", ours="heddle_mpi", op="bw", size_bytes=count)
     for op, where in (("pairs_own", "a communicator each"), ("pairs_one", "one communicator")):
         for count in (1, 2, 8):
             yield row("mpi", f"windows of messages, 8 B, {threads(count)}, {where}", "threads", ours="heddle_mpi", op=op, threads=count)
@@ -137,4 +153,4 @@ def others():
                 yield row("networks", f"{where}: {form.format(what)}, 8 B", "networks", "exclusive", ours=ours, bench=bench, op=op, metric=metric)
 
 
-ROWS = (*operations(), *of_threads(), *programs(), *interfaces(), *others())
+ROWS = (*operations(), *of_threads(), *programs(), *lengths(), *interfaces(), *others())

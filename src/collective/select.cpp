@@ -155,7 +155,7 @@ const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) 
       return "reduce.binomial";
     case Operation::allreduce:
       if (flat(request)) return "allreduce.flat";
-      return bytes <= kDoublingBytes ? "allreduce.doubling" : "allreduce.ring";
+      return bytes <= kDoublingBytes ? "allreduce.doubling" : reachable ? "allreduce.ring" : "allreduce.kept_ring";
     case Operation::gather:
       return "gather.linear";
     case Operation::allgather:

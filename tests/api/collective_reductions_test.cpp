@@ -77,7 +77,7 @@ void longest(void* inout, const void* in, std::size_t bytes, const void* arg) {
 
 // Elements of 40 bytes, which no algorithm cuts.
 TEST(Reductions, ByAFunctionOfTheProgram) {
-  for (const char* algorithm : {"allreduce.doubling", "allreduce.ring"}) {
+  for (const char* algorithm : {"allreduce.doubling", "allreduce.ring", "allreduce.kept_ring"}) {
     for (const char* transport : {"shm", "loopback-messages"}) {
       run_members(3, transport, [&](const Member& member) {
         constexpr std::size_t kCount = 50;
@@ -115,7 +115,7 @@ TEST(Reductions, ByAFunctionOfTheProgram) {
 // Sums that round differently in every order have the same bits at all ranks, and again in the next
 // run.
 TEST(Reductions, HaveTheSameBitsEverywhere) {
-  for (const char* algorithm : {"allreduce.doubling", "allreduce.ring"}) {
+  for (const char* algorithm : {"allreduce.doubling", "allreduce.ring", "allreduce.kept_ring"}) {
     for (const std::uint32_t ranks : {2U, 3U, 5U, 8U}) {
       run_members(ranks, "shm", [&](const Member& member) {
         constexpr std::size_t kCount = 301;

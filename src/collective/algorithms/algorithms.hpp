@@ -61,6 +61,7 @@ Schedule allreduce_flat(const AlgorithmRequest& request);
 Schedule allreduce_doubling(const AlgorithmRequest& request);
 Schedule allreduce_rabenseifner(const AlgorithmRequest& request);
 Schedule allreduce_ring(const AlgorithmRequest& request);
+Schedule allreduce_ring_kept(const AlgorithmRequest& request);
 
 Schedule allgather_bruck(const AlgorithmRequest& request);
 Schedule allgather_kept(const AlgorithmRequest& request);

@@ -81,30 +81,39 @@ Schedule broadcast_trinaryx3(const AlgorithmRequest& request) {
 //
 // Each rank has one slot for its parent. It forwards from the slot, copies to the caller's memory
 // and gives the slot back; so the parent may be one run ahead.
-//   counter 0      the slot is full
+//   counter 0      parts in the slot
 //   counter 1 + i  the slot of child i is free; initially free
-//   queue 0        forward, copy, give back
+//   queue 0        part by part: forward, copy; give back
 
 namespace {
+
+// Of the bytes of a kept broadcast: one part is copied out while the next one is copied in.
+SegmentCuts kept_parts(const AlgorithmRequest& request) {
+  constexpr std::uint64_t kPart = 32768;
+  if (request.bytes <= kBesideBytes) return {0, request.bytes, 0};  // they come with one credit
+  return {0, request.bytes, request.segment_bytes == 0 ? kPart : std::min(request.segment_bytes, kPart)};
+}
 
 Schedule kept(const AlgorithmRequest& request, const TreeNode& node) {
   constexpr std::uint32_t kFull = 0;
   constexpr std::uint32_t kFree = 1;
   Builder builder(request);
-  const Block own{Place::receive, 0, request.bytes};
+  const SegmentCuts parts = kept_parts(request);
   const bool small = request.bytes <= kBesideBytes;
-  const Block slot =
-      small ? beside(kFull, request.bytes) : Block{Place::scratch, builder.scratch(request.bytes), request.bytes};
-  builder.counter(kFull, node.root ? 0 : 1);
-  for (std::uint32_t child = 0; child < node.children.size(); ++child) {
-    builder.counter(kFree + child, 1, 1);
-    ScheduleCommand& put = give(builder.put(0, node.root ? own : slot, node.children[child], slot), kFull);
-    wait(put, kFree + child, 1);
-    if (!node.root) wait(put, kFull, 1);
+  if (!small) builder.scratch(request.bytes);
+  const auto slot = [&](std::uint32_t i) { return small ? beside(kFull, request.bytes) : parts.at(Place::scratch, i); };
+  builder.counter(kFull, node.root ? 0 : parts.count());
+  for (std::uint32_t child = 0; child < node.children.size(); ++child) builder.counter(kFree + child, 1, 1);
+  for (std::uint32_t i = 0; i < parts.count(); ++i) {
+    const Block own = parts.at(Place::receive, i);
+    for (std::uint32_t child = 0; child < node.children.size(); ++child) {
+      ScheduleCommand& put = give(builder.put(0, node.root ? own : slot(i), node.children[child], slot(i)), kFull);
+      if (i == 0) wait(put, kFree + child, 1);
+      if (!node.root) wait(put, kFull, i + 1);
+    }
+    if (!node.root) wait(builder.copy(0, slot(i), own), kFull, i + 1);
   }
-  if (node.root) return builder.take();
-  wait(builder.copy(0, slot, own), kFull, 1);
-  builder.signal(0, node.parent, kFree + node.place);
+  if (!node.root) builder.signal(0, node.parent, kFree + node.place);
   return builder.take();
 }
 
@@ -128,8 +137,9 @@ Schedule broadcast_flat(const AlgorithmRequest& request) {
 // the buffer cannot be mapped, the root first copies each segment to memory that can.
 //   at the others: counter 0, segments that are there
 //   at the root: counter 0, ranks that have taken all
-// kept_pull: from a slot at the root. The root fills it when all ranks have emptied it; so the root
-// may be one run ahead.
+// kept_pull: from a slot at the root. The root fills it, part by part, when all ranks have emptied
+// it; so the root may be one run ahead.
+//   at the others: counter 0, parts that are there
 
 namespace {
 
@@ -168,19 +178,22 @@ Schedule broadcast_pull(const AlgorithmRequest& request) {
 
 Schedule broadcast_kept_pull(const AlgorithmRequest& request) {
   Builder builder(request);
-  const Block own{Place::receive, 0, request.bytes};
-  const Block slot{Place::scratch, 0, request.bytes};
+  const SegmentCuts parts = kept_parts(request);
   if (request.rank != request.root) {
-    builder.counter(kThere, 1);
-    wait(builder.get(0, request.root, slot, own), kThere, 1);
+    builder.counter(kThere, parts.count());
+    for (std::uint32_t i = 0; i < parts.count(); ++i)
+      wait(builder.get(0, request.root, parts.at(Place::scratch, i), parts.at(Place::receive, i)), kThere, i + 1);
     builder.signal_shared(0, request.root, kTaken);
     return builder.take();
   }
   if (request.ranks == 1) return builder.take();
   builder.scratch(request.bytes);
   builder.counter(kTaken, request.ranks - 1, request.ranks - 1);
-  wait(builder.copy(0, own, slot), kTaken, request.ranks - 1);
-  each_other(request, [&](Rank other) { builder.signal(0, other, kThere); });
+  for (std::uint32_t i = 0; i < parts.count(); ++i) {
+    ScheduleCommand& copy = builder.copy(0, parts.at(Place::receive, i), parts.at(Place::scratch, i));
+    if (i == 0) wait(copy, kTaken, request.ranks - 1);
+    each_other(request, [&](Rank other) { builder.signal(0, other, kThere); });
+  }
   return builder.take();
 }
 

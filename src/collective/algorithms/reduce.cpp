@@ -314,6 +314,7 @@ constexpr std::uint32_t kParts = 0;
 constexpr std::uint32_t kSlots = 1;
 constexpr std::uint32_t kWhole = 2;
 constexpr std::uint32_t kBegun = 3;
+constexpr std::uint32_t kWholeSlots = 3;
 
 struct Ring {
   Rank n;
@@ -340,11 +341,13 @@ void add_reduce_scatter(Builder& builder, const Ring& ring, auto&& at, Block own
   for (Rank step = 1; step < ring.n; ++step) {
     const Block mine = at(ring.part(step + 1));
     const Block arrived = slot(step, mine.bytes);
-    wait(builder.reduce(0, mine, arrived), kParts, step);
-    if (step + 1 < ring.n)
+    if (step + 1 < ring.n) {
+      wait(builder.reduce(0, mine, arrived), kParts, step);
       send(step + 1, arrived);
-    else
-      builder.copy(0, arrived, own);
+    } else {  // copied while the part is on its way
+      builder.copy(0, mine, own);
+      wait(builder.reduce(0, arrived, own), kParts, step);
+    }
     builder.signal(0, ring.left(), kSlots);
   }
 }
@@ -364,9 +367,27 @@ void add_allgather(Builder& builder, const Ring& ring, auto&& at) {
   wait(builder.nop(0), kWhole, ring.n - 1);
 }
 
-}  // namespace
+// The same through slots, one per step, initially free: nobody waits until a peer begins, and what
+// arrives is copied to the caller's memory. A part is forwarded from its slot.
+//   counter 3  slots at the right that are free
+void add_allgather_kept(Builder& builder, const Ring& ring, auto&& at, std::uint64_t slot_bytes) {
+  const std::uint64_t slots = builder.scratch((ring.n - 1) * slot_bytes);
+  builder.counter(kWhole, ring.n - 1).counter(kWholeSlots, ring.n - 1, ring.n - 1);
+  const auto slot = [&](Rank step, std::uint64_t bytes) {
+    return Block{Place::scratch, slots + step * slot_bytes, bytes};
+  };
+  for (Rank step = 0; step + 1 < ring.n; ++step) {
+    const Block out = at(ring.part(step));
+    const Block from = step == 0 ? out : slot(step - 1, out.bytes);
+    wait(give(builder.put(0, from, ring.right(), slot(step, out.bytes)), kWhole), kWholeSlots, step + 1);
+    if (step > 0) builder.signal(0, ring.left(), kWholeSlots);
+    const Block in = at(ring.part(step + 1));
+    wait(builder.copy(0, slot(step, in.bytes), in), kWhole, step + 1);
+  }
+  builder.signal(0, ring.left(), kWholeSlots);
+}
 
-Schedule allreduce_ring(const AlgorithmRequest& request) {
+Schedule allreduce_around(const AlgorithmRequest& request, bool kept) {
   Builder builder(request);
   const Ring ring{request.ranks, request.rank};
   const auto given = [&](Rank i) { return part(Place::send, request.bytes, request.element_bytes, ring.n, i); };
@@ -378,8 +399,21 @@ Schedule allreduce_ring(const AlgorithmRequest& request) {
   const std::uint64_t elements = request.bytes / request.element_bytes;
   const std::uint64_t slot_bytes = (elements + ring.n - 1) / ring.n * request.element_bytes;
   add_reduce_scatter(builder, ring, given, result(ring.rank), slot_bytes);
-  add_allgather(builder, ring, result);
+  if (kept)
+    add_allgather_kept(builder, ring, result, slot_bytes);
+  else
+    add_allgather(builder, ring, result);
   return builder.take();
+}
+
+}  // namespace
+
+Schedule allreduce_ring(const AlgorithmRequest& request) {
+  return allreduce_around(request, false);
+}
+
+Schedule allreduce_ring_kept(const AlgorithmRequest& request) {
+  return allreduce_around(request, true);
 }
 
 Schedule reduce_scatter_ring(const AlgorithmRequest& request) {

@@ -66,6 +66,7 @@ constexpr std::array kTable = {
               "recursive halving, then doubling: many bytes, many ranks", nothing, allreduce_rabenseifner, Reach::put},
     Algorithm{"allreduce.ring", Operation::allreduce, "reduce-scatter and allgather around a ring: many bytes", nothing,
               allreduce_ring, Reach::put},
+    Algorithm{"allreduce.kept_ring", Operation::allreduce, "the same through slots", nothing, allreduce_ring_kept},
     Algorithm{"allgather.bruck", Operation::allgather, "log2(ranks) steps through kept memory: few bytes, many ranks",
               nothing, allgather_bruck},
     Algorithm{"allgather.kept", Operation::allgather,
