@@ -13,9 +13,12 @@ namespace heddle::protocol {
 
 namespace {
 
-// A sender that is inside the library has sent the next part by then, of whatever message.
+// A sender that is inside the library has sent the first part by then, of whatever message.
 // Otherwise this side copies by itself, until something comes.
-constexpr std::uint64_t kPatienceNs = 10'000;
+constexpr std::uint64_t kPatienceNs = 25'000;
+// Then it was inside. It may be taking in what is sent to it, or copying a step by itself: two that
+// send to each other would else both copy by the kernel, each since the other does.
+constexpr std::uint64_t kPatienceBegunNs = 50'000;
 // What it copies in one step. Meanwhile parts may come, which fewer cells than there are hold.
 constexpr std::uint64_t kStep = std::uint64_t{128} << 10;
 
@@ -238,7 +241,7 @@ bool Tagged::advance_pulls(PipeIn& pipe, std::uint64_t now, bool* copied) {
   if (pipe.first == nullptr) return false;
   bool moved = tell_pulls(pipe);
   if (std::exchange(pipe.moved, false)) pipe.since = now;
-  if (now < pipe.since + kPatienceNs) return moved;
+  if (now < pipe.since + (pipe.first->front == 0 ? kPatienceNs : kPatienceBegunNs)) return moved;
   if (has_ended(pipe)) {
     end_pull(pipe, *pipe.first, HEDDLE_ERR_CANCELLED);
     return true;
