@@ -257,10 +257,13 @@ void find_messages(const base::Config& config, Facts* facts) {
   }
 }
 
-void find_settings(const std::string& pattern, Facts* facts) {
-  const auto add = [facts](const base::Variable& variable) {
-    const char* set = std::getenv(variable.name);
-    facts->settings.push_back({&variable, set != nullptr ? std::optional<std::string>(set) : std::nullopt});
+// `config`: null: a value is wrong, so that parts of variables are not known.
+void find_settings(const std::string& pattern, const base::Config* config, Facts* facts) {
+  const auto add = [facts, config](const base::Variable& variable) {
+    std::optional<std::string> set;
+    if (const char* value = std::getenv(variable.name); value != nullptr) set = value;
+    if (variable.is_part() && config != nullptr && config->is_set(variable.var)) set = config->text(variable.var);
+    facts->settings.push_back({&variable, set});
   };
   for (const base::Variable& variable : base::variables()) {
     if (matches(variable.name, pattern)) add(variable);
@@ -284,8 +287,8 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
     facts.modes = worker::mode_names();
     facts.hand_over = base::membarrier_private_ready();
   }
+  const auto config = base::Config::read();
   if (wanted(Section::transports) || wanted(Section::messages) || wanted(Section::settings)) {
-    const auto config = base::Config::read();
     if (!config) facts.settings_problem = base::last_message();
     if (config && wanted(Section::transports)) {
       find_choice(*config, &facts);
@@ -294,12 +297,12 @@ Facts find_facts(const std::vector<Section>& sections, const std::string& patter
     if (config && wanted(Section::messages)) find_messages(*config, &facts);
     if (config && wanted(Section::settings)) {
       for (const std::string& name : config->unknown()) {
-        facts.unknown.push_back({name, std::string(base::nearest_variable(name))});
+        facts.unknown.push_back({name, base::nearest_variable(name)});
       }
     }
   }
   if (wanted(Section::launchers)) facts.launchers = bootstrap::launchers();
-  if (wanted(Section::settings)) find_settings(pattern, &facts);
+  if (wanted(Section::settings)) find_settings(pattern, config ? &*config : nullptr, &facts);
   return facts;
 }
 

@@ -182,7 +182,9 @@ void print_unknown(const Facts& facts) {
 }
 
 void print_settings(const Facts& facts) {
-  std::printf("\nsettings: variables of the environment (* set now)\n");
+  std::printf(
+      "\nsettings: variables of the environment, and parts of them (HEDDLE_FAULT=delay=5 sets HEDDLE_FAULT.delay); * "
+      "set now\n");
   for (const SettingFacts& setting : facts.settings) print_setting(setting);
   print_unknown(facts);
 }

@@ -228,6 +228,18 @@ class Missing(Case):
         job = heddle("run", "-n", "1", TOOL, "info", "--job", HEDDLE_LIBRARIES="ucx=libucp.so.none", HEDDLE_TRANSPORT="ucx")
         self.assertIn("libucp.so.none cannot be loaded: ", job.stdout + job.stderr)
 
+    def test_settings_of_all_networks(self):
+        small = self.transport(HEDDLE_NETWORK_WINDOW_BYTES="8K")
+        self.assertFalse(small["available"])
+        self.assertIn("HEDDLE_NETWORK_WINDOW_BYTES is 8192; ucx needs at least 24576", small["problem"])
+        short = self.transport(HEDDLE_NETWORK_TIMEOUT="5ms")
+        self.assertIn("HEDDLE_NETWORK_TIMEOUT is 5000000 ns; 0, or from 1s to 240s", short["problem"])
+        # of verbs; the others choose
+        for name in ("ucx", "ofi"):
+            (plain,) = self.object("transports", name)["transports"]
+            (auto,) = self.object("transports", name, HEDDLE_NET_DEVICES="auto")["transports"]
+            self.assertEqual(auto, plain)
+
     def test_verbs_settings_are_checked_without_an_adapter(self):
         for devices in ("a,a", "a,b,c", "a,", "auto,a"):
             (found,) = self.object("transports", "verbs", HEDDLE_LIBRARIES="verbs=libibverbs.so.none", HEDDLE_NET_DEVICES=devices)["transports"]

@@ -198,7 +198,7 @@ int finish(const BenchOptions& options, const harness::Origin& origin, const std
   records = harness::with_ratios(records);
   // the results are alone on standard output
   std::FILE* to = options.json == "-" ? stderr : stdout;
-  std::fputs(table(records, isatty(fileno(to)) == 1).c_str(), to);
+  std::fputs(table(records, isatty(fileno(to)) == 1, options.spread).c_str(), to);
   std::fflush(to);
   if (!options.json.empty() && !write_results(options, harness::Results{origin, records})) return 1;
   if (records.empty()) {
@@ -272,14 +272,15 @@ std::string ratio_text(const BenchRecord& record, const std::vector<BenchRecord>
 }
 
 // What the repeats tell about the median. Too few repeats tell nothing.
-std::string spread_text(const BenchRecord& record) {
+std::string interval_text(const BenchRecord& record, bool spread) {
   if (record.repeats >= kLeastRepeats) {
-    return "[" + figure_text(record.low95) + "–" + figure_text(record.high95) + "]";
+    return "[" + figure_text(spread ? record.best : record.low95) + "–" +
+           figure_text(spread ? record.slow99 : record.high95) + "]";
   }
   return "[" + std::to_string(record.repeats) + (record.repeats == 1 ? " repeat]" : " repeats]");
 }
 
-std::string row(const BenchRecord& record, const std::string& ratios) {
+std::string row(const BenchRecord& record, const std::string& ratios, bool spread) {
   const harness::RecordKey& key = record.key;
   std::string op = key.op;
   // Each is measured in several ways.
@@ -294,7 +295,7 @@ std::string row(const BenchRecord& record, const std::string& ratios) {
                             18) +
                      right(size_text(key.size_bytes), 8) + right(std::to_string(key.threads), 4) + "   " +
                      right(figure_text(record.median), 9) + " " + padded(key.unit, 10) +
-                     padded(spread_text(record), 20) + right(figure_text(record.p_ns), 7) + "  ";
+                     padded(interval_text(record, spread), 20) + right(figure_text(record.p_ns), 7) + "  ";
   if (record.distance != "near") line += "(" + record.distance + ") ";
   if (!record.verified) line += "WRONG RESULT ";
   line += ratios;
@@ -310,7 +311,7 @@ std::string size_text(std::uint64_t bytes) {
   return std::to_string(bytes);
 }
 
-std::string table(const std::vector<BenchRecord>& records, bool colour) {
+std::string table(const std::vector<BenchRecord>& records, bool colour, bool spread) {
   std::string out;
   std::vector<std::string> benches;
   for (const BenchRecord& record : records) {
@@ -320,7 +321,8 @@ std::string table(const std::vector<BenchRecord>& records, bool colour) {
   }
   for (const std::string& bench : benches) {
     out += "\n" + padded(bench, kOpWidth + 2) + padded("on", 18) + right("bytes", 8) + right("thr", 4) + "   " +
-           right("median", 9) + " " + padded("", 10) + padded("[95 %]", 20) + right("P ns", 7) + "  ratios\n";
+           right("median", 9) + " " + padded("", 10) + padded(spread ? "[best–99 %]" : "[95 %]", 20) +
+           right("P ns", 7) + "  ratios\n";
     for (const BenchRecord& record : records) {
       if (record.key.bench != bench || !record.against.empty()) continue;
       std::string ratios;
@@ -328,7 +330,7 @@ std::string table(const std::vector<BenchRecord>& records, bool colour) {
         const bool its = other.key == record.key && other.distance == record.distance && !other.against.empty();
         if (its && record.repeats >= kLeastRepeats) ratios += ratio_text(other, records, colour) + "  ";
       }
-      out += row(record, ratios);
+      out += row(record, ratios, spread);
     }
   }
   if (!out.empty()) out += kLegend;

@@ -25,8 +25,8 @@ int finish(const harness::BenchOptions& options, const harness::Origin& origin,
 
 // One line per figure of Heddle and of the limit, with the ratios to everything it was compared
 // with; `records` as with_ratios() gives them. `colour`: green where Heddle is ahead of the peer,
-// red where it is behind.
-std::string table(const std::vector<harness::BenchRecord>& records, bool colour);
+// red where it is behind. `spread`: the best repeat and what 99 % of them reach, not the interval.
+std::string table(const std::vector<harness::BenchRecord>& records, bool colour, bool spread = false);
 
 // "8", "4 KiB", "1 MiB".
 std::string size_text(std::uint64_t bytes);

@@ -192,6 +192,20 @@ TEST(BenchRecord, TaggedMessagesStandBesideTaggedMessagesOnly) {
   EXPECT_EQ(records.size(), 3U + 1U);
 }
 
+TEST(BenchRecord, TheSlowSideIsTheSmallOneOfRates) {
+  const auto rates = aggregate({sample("shm", "put", 100), sample("shm", "put", 300), sample("shm", "put", 200)});
+  EXPECT_EQ(rates[0].best, 300);
+  EXPECT_EQ(rates[0].slow99, 100);
+  std::vector<Sample> times = {sample("shm", "put", 100), sample("shm", "put", 300)};
+  for (Sample& one : times) one.key.metric = "latency";
+  EXPECT_EQ(aggregate(times)[0].best, 100);
+  EXPECT_EQ(aggregate(times)[0].slow99, 300);
+  std::string error;
+  const auto back = results_from(to_json(Results{{"d", "m", "v", "c", 2, 0}, rates}), &error);
+  ASSERT_TRUE(back) << error;
+  EXPECT_EQ(back->records[0].slow99, 100);
+}
+
 TEST(BenchRecord, LatencyIsAlsoAMultipleOfP) {
   Sample put = sample("shm", "put", 108);
   put.key.bench = "pingpong";

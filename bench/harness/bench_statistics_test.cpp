@@ -34,6 +34,18 @@ TEST(Statistics, FewValuesGiveTheExtremes) {
   EXPECT_EQ(summary.repeats, 5U);
 }
 
+TEST(Statistics, OneInAHundredMayBeSlower) {
+  std::vector<double> values(100);
+  std::iota(values.begin(), values.end(), 1.0);
+  const Summary hundred = summarize(values);
+  EXPECT_EQ(hundred.least, 1);
+  EXPECT_EQ(hundred.low99, 2);
+  EXPECT_EQ(hundred.high99, 99);
+  EXPECT_EQ(hundred.most, 100);
+  values.resize(99);
+  EXPECT_EQ(summarize(values).high99, 99) << "of fewer, all";
+}
+
 // The published table of the sign interval for the median (ranks from 1): n=8: 1,8; 9: 2,8; 12:
 // 3,10; 20: 6,15; 30: 10,21.
 TEST(Statistics, RanksAreThoseOfTheBinomialTable) {

@@ -44,6 +44,8 @@ Json object_of(const BenchRecord& record) {
   out["median"] = rounded(record.median);
   out["low95"] = rounded(record.low95);
   out["high95"] = rounded(record.high95);
+  out["best"] = rounded(record.best);
+  out["slow99"] = rounded(record.slow99);
   out["repeats"] = record.repeats;
   out["p_ns"] = rounded(record.p_ns);
   out["distance"] = record.distance;
@@ -114,6 +116,10 @@ class Members {
     out.median = number("median");
     out.low95 = number("low95");
     out.high95 = number("high95");
+    if (has("best")) {  // not in results of earlier releases
+      out.best = number("best");
+      out.slow99 = number("slow99");
+    }
     out.repeats = count<std::uint64_t>("repeats");
     out.p_ns = number("p_ns");
     out.distance = text("distance");

@@ -62,6 +62,7 @@ Options:
   --peers                  the same work on UCX, MPI and OpenSHMEM, interleaved
   --busy N                 N processes compute beside each measurement, one to each core in turn
   --switches               programs: context switches for each window, too
+  --spread                 the best repeat, and what 99 % of them reach, instead of the interval: with --repeat 100
   --json FILE              write the records; -: to standard output, and the table to standard error
   --quick                  short repeats: checks that everything runs, measures little
   -h, --help               show this text
@@ -226,6 +227,7 @@ std::vector<Option> options_into(BenchOptions* to, std::uint64_t* max) {
        [to] { return to->total_words == 0 ? "" : std::to_string(to->total_words); }},
       number("--busy", 0, 64, &to->busy),
       flag("--switches", Of::usual, &to->switches),
+      flag("--spread", Of::usual, &to->spread),
       flag("--quick", Of::all, &to->quick),
       names("--form", Of::collectives, "a form", kCollectiveForms, &to->forms),
       text("--algorithm", Of::collectives, &to->algorithm),

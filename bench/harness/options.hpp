@@ -36,6 +36,7 @@ struct BenchOptions {
   // processes that compute while a measurement runs, one to each core in turn
   std::uint32_t busy = 0;
   bool switches = false;  // count context switches of windows
+  bool spread = false;    // show the best repeat and what 99 % reach, not the interval
   bool peers = false;
   bool quick = false;
   bool demo = false;

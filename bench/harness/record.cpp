@@ -65,6 +65,8 @@ BenchRecord aggregate_one(const RecordKey& key, const std::vector<const Sample*>
   record.median = summary.median;
   record.low95 = summary.low95;
   record.high95 = summary.high95;
+  record.best = larger_is_better(key.metric) ? summary.most : summary.least;
+  record.slow99 = larger_is_better(key.metric) ? summary.low99 : summary.high99;
   record.repeats = summary.repeats;
   record.p_ns = median_of(ps);
   record.distance = any_near ? "near" : label_of(group, usual);

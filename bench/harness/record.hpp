@@ -48,6 +48,8 @@ struct BenchRecord {
   double median = 0;
   double low95 = 0;
   double high95 = 0;
+  double best = 0;    // of the repeats
+  double slow99 = 0;  // 99 % of them are as fast, or faster
   std::uint64_t repeats = 0;
   double p_ns = 0;
   std::string distance;  // near; close, far or changed if repeating did not help

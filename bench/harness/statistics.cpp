@@ -53,6 +53,11 @@ Summary summarize(std::span<const double> values) {
   summary.median = median_of(sorted);
   summary.low95 = sorted[k];
   summary.high95 = sorted[sorted.size() - 1 - k];
+  const std::size_t beyond = sorted.size() / 100;
+  summary.least = sorted.front();
+  summary.most = sorted.back();
+  summary.low99 = sorted[beyond];
+  summary.high99 = sorted[sorted.size() - 1 - beyond];
   return summary;
 }
 

@@ -15,6 +15,11 @@ struct Summary {
   double median = 0;
   double low95 = 0;
   double high95 = 0;
+  double least = 0;
+  double most = 0;
+  // 99 % of the values are not below the one, and not above the other (nearest rank).
+  double low99 = 0;
+  double high99 = 0;
   std::size_t repeats = 0;
 };
 

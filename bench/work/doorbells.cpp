@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/config.hpp"
 #include "measure/overlap.hpp"
 #include "work/work.hpp"
 
@@ -26,11 +27,9 @@ constexpr std::uint64_t kQuickPuts = 50;
 
 // The first word of the data that the library exports. Null: there is no such library.
 const std::atomic<std::uint64_t>* find_counter() {
-  const char* set = std::getenv("HEDDLE_LIBRARIES");
-  const std::string_view libraries = set != nullptr ? set : "";
-  constexpr std::string_view kVerbs = "verbs=";
-  if (!libraries.starts_with(kVerbs) || libraries.find(',') != std::string_view::npos) return nullptr;
-  void* library = ::dlopen(set + kVerbs.size(), RTLD_NOW | RTLD_NODELETE);
+  const auto config = base::Config::read();
+  if (!config || !config->is_set(base::Var::library_verbs)) return nullptr;
+  void* library = ::dlopen(config->text(base::Var::library_verbs).c_str(), RTLD_NOW | RTLD_NODELETE);
   return library != nullptr ? static_cast<const std::atomic<std::uint64_t>*>(::dlsym(library, "idle_verbs")) : nullptr;
 }
 

@@ -22,7 +22,7 @@ Status read_sharing(const Context& context, heddle_sharing asked, Sharing* shari
   if (asked == HEDDLE_SHARING_MUTEX) asked = HEDDLE_SHARING_SHARED;  // as worker.h says
   const worker::Mode* mode = worker::mode_numbered(static_cast<std::uint32_t>(asked));
   if (mode == nullptr) {
-    return base::fail(HEDDLE_ERR_UNSUPPORTED, "sharing mode %d is not one of this version; it has, from 1, %s",
+    return base::fail(HEDDLE_ERR_UNSUPPORTED, "sharing mode %d is none of this version's (HEDDLE_SHARING_…): %s",
                       static_cast<int>(asked), worker::mode_names().c_str());
   }
   *sharing = mode->sharing;

@@ -413,22 +413,26 @@ Status Config::read_parts(std::size_t whole) {
   }
   if (end == whole + 1) return HEDDLE_DONE;  // it has none
   const std::string all = text_[whole];
+  if (all.empty() && variable.type == Type::text) return HEDDLE_DONE;
   text_[whole] = variable.default_value;
-  for (std::size_t at = 0; at < all.size();) {
+  std::vector<std::size_t> given;
+  for (std::size_t at = 0; at <= all.size();) {
     const std::size_t comma = std::min(all.find(',', at), all.size());
     const std::string item = all.substr(at, comma - at);
     at = comma + 1;
     const std::size_t equals = item.find('=');
     const std::string name = std::string(variable.name) + "." + item.substr(0, equals);
-    const auto part = std::find_if(&kVariables[whole], &kVariables[whole] + (end - whole),
-                                   [&](const Variable& one) { return name == one.name; });
-    const bool own = equals == std::string::npos && variable.type != Type::text;
-    if (!own && (equals == std::string::npos || part == &kVariables[whole] + (end - whole))) {
+    std::size_t row = whole + 1;
+    while (row < end && name != kVariables[row].name) ++row;
+    if (equals == std::string::npos && variable.type != Type::text) row = whole;  // its own value
+    if (row == end || (row != whole && equals == std::string::npos)) {
       return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\": \"%s\" is none of its parts, %s (%s)", variable.name, all.c_str(),
                   item.c_str(), names.c_str(), variable.help);
     }
-    const std::size_t row = own ? whole : static_cast<std::size_t>(part - kVariables.data());
-    text_[row] = own ? item : item.substr(equals + 1);
+    if (std::find(given.begin(), given.end(), row) != given.end())
+      return fail(HEDDLE_ERR_CONFIG, "%s=\"%s\" says \"%s\" twice", variable.name, all.c_str(), item.c_str());
+    given.push_back(row);
+    text_[row] = row == whole ? item : item.substr(equals + 1);
     set_[row] = true;
   }
   return HEDDLE_DONE;
@@ -458,8 +462,9 @@ Result<Config> Config::read(const Overrides& overrides) {
     const std::string_view line(*entry);
     const std::string_view name = line.substr(0, line.find('='));
     if (!name.starts_with("HEDDLE_")) continue;
-    const bool known = std::any_of(kVariables.begin(), kVariables.end(), [&](auto& v) { return name == v.name; }) ||
-                       std::find(kInternalNames.begin(), kInternalNames.end(), name) != kInternalNames.end();
+    const bool known =
+        std::any_of(kVariables.begin(), kVariables.end(), [&](auto& v) { return name == v.name && !v.is_part(); }) ||
+        std::find(kInternalNames.begin(), kInternalNames.end(), name) != kInternalNames.end();
     if (!known) config.unknown_.emplace_back(name);
   }
   return config;
@@ -546,10 +551,13 @@ std::vector<std::string_view> options_in(std::string_view help) {
   return options;
 }
 
-std::string_view nearest_variable(std::string_view name) {
+std::string nearest_variable(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Variable& variable : variables()) names.emplace_back(variable.name);
-  return nearest(name, names);
+  const std::string_view found = nearest(name, names);
+  const std::size_t dot = found.find('.');
+  if (dot == std::string_view::npos) return std::string(found);
+  return std::string(found.substr(0, dot)) + "=" + std::string(found.substr(dot + 1)) + "=…";
 }
 
 }  // namespace heddle::base

@@ -147,7 +147,8 @@ class Config {
   // count, bytes, time_ns
   [[nodiscard]] std::uint64_t number(Var var) const { return number_[index(var)]; }
   [[nodiscard]] bool flag(Var var) const { return number_[index(var)] != 0; }
-  // True: the value comes from the environment or an override, and is not the default.
+  // True: the value comes from the environment or an override, or, of a variable with parts, that
+  // of one of them.
   [[nodiscard]] bool is_set(Var var) const { return set_[index(var)]; }
   [[nodiscard]] std::span<const std::string> unknown() const { return unknown_; }
 
@@ -183,8 +184,9 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
 // The options (--word) that a help text names, as candidates for did_you_mean().
 std::vector<std::string_view> options_in(std::string_view help);
 
-// For a `name` that is no setting: the setting that it is a misspelling of; empty: none is near.
-std::string_view nearest_variable(std::string_view name);
+// For a `name` that is no setting: the setting that it is a misspelling of, as a user writes it
+// (a part: HEDDLE_FAULT=delay=…); empty: none is near.
+std::string nearest_variable(std::string_view name);
 
 // The state that all parts of a context share: settings, time, log. It is passed down by reference;
 // there are no globals.

@@ -95,6 +95,10 @@ TEST(Config, PartsThatAreWrongAreRejectedByName) {
                  "\"agin=9\" is none of its parts, seed, delay, reorder, again, latency");
   expect_no_list("HEDDLE_FAULT", "again", "\"again\" is none of its parts");
   expect_no_list("HEDDLE_FAULT", "delay=1,,again=1", "\"\" is none of its parts");
+  expect_no_list("HEDDLE_FAULT", "delay=1,", "\"\" is none of its parts");
+  expect_no_list("HEDDLE_FAULT", "delay=1,delay=2", "\"delay=2\" twice");
+  expect_no_list("HEDDLE_REG_CACHE", "", "HEDDLE_REG_CACHE=\"\" is not 0 or 1");
+  expect_no_list("HEDDLE_REG_CACHE", "0,1", "\"1\" twice");
   expect_no_list("HEDDLE_FAULT", "=1", "\"=1\" is none of its parts");
   expect_no_list("HEDDLE_FAULT", "delay=", "a whole number");
   expect_no_list("HEDDLE_REG_CACHE", "2", "HEDDLE_REG_CACHE=\"2\" is not 0 or 1");
@@ -149,6 +153,7 @@ TEST(Config, TheEnvironmentCountsAndOverridesCountMore) {
   EXPECT_EQ(config->unknown()[0], "HEDDLE_NO_SUCH_THING");
   EXPECT_EQ(nearest_variable("HEDDLE_MAX_WORKER"), "HEDDLE_MAX_WORKERS");
   EXPECT_EQ(nearest_variable("HEDDLE_TRANSPROT"), "HEDDLE_TRANSPORT");
+  EXPECT_EQ(nearest_variable("HEDDLE_FAULT_DELAY"), "HEDDLE_FAULT=delay=…");
   EXPECT_EQ(nearest_variable("HEDDLE_NO_SUCH_THING"), "");
   expect_read("HEDDLE_MAX_WORKERS", "4", Var::max_workers, 4);
   unsetenv("HEDDLE_MAX_WORKERS");

@@ -95,6 +95,18 @@ TEST_P(EveryAlgorithm, IsProvedForOddSizes) {
     }
 }
 
+// Longer than a part, with segments that are longer, and without any.
+TEST(Broadcast, KeptInParts) {
+  for (const char* name : {"broadcast.kept", "broadcast.kept_pull"}) {
+    for (const std::uint64_t segment : {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{8192}}) {
+      for (const Rank ranks : {1U, 2U, 5U}) {
+        const AlgorithmRequest request{Operation::broadcast, 0, ranks, ranks - 1, 65537, 1, segment, {0, 0, 0}};
+        prove(*find_algorithm(name), request, Proof::whole, 3);
+      }
+    }
+  }
+}
+
 TEST_P(EveryAlgorithm, IsRightAtManyRanks) {
   const Algorithm& algorithm = *GetParam();
   const bool dense = algorithm.operation == Operation::allgather || algorithm.operation == Operation::alltoall ||

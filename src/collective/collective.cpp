@@ -141,7 +141,9 @@ const char* hint(const SetupRecord& a, const SetupRecord& b) {
   if (a.kind != b.kind || a.operation != b.operation || a.bytes != b.bytes) return "";
   if (a.whole != b.whole) return " (one of them in the blocking form)";
   if (a.algorithm == b.algorithm && a.segment_bytes == b.segment_bytes) return "";
-  return " (HEDDLE_COLLECTIVE_ALGORITHMS, _TABLE and _SEGMENT_BYTES are to be the same for all ranks)";
+  return " (HEDDLE_COLLECTIVE_ALGORITHMS, HEDDLE_COLLECTIVE_TABLE and HEDDLE_COLLECTIVE_BYTES=segment=… are to be the "
+         "same "
+         "for all ranks)";
 }
 
 bool agree(const SetupRecord& a, const SetupRecord& b) {

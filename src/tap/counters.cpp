@@ -30,7 +30,6 @@ constexpr std::array kCounts = {
     Count{"again", nullptr, &Stats::again, "operations that were not accepted (HEDDLE_AGAIN)"},
     Count{"polls", nullptr, &Stats::polls, "calls of progress"},
     Count{"helper_polls", &WorkerCounters::helper_polls, nullptr, "calls of progress by helpers"},
-    Count{"packets", nullptr, &Stats::packets, "packets of several messages"},
     Count{"registered", nullptr, &Stats::registered, "messages that were left to a helper"},
     Count{"helped", nullptr, &Stats::helped, "messages that a helper has sent"},
     Count{"dropped", nullptr, &Stats::dropped, "arrivals that were dropped"},

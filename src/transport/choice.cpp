@@ -92,9 +92,12 @@ const char* setting_of(std::string_view transport, const base::Config& config) {
   std::ranges::transform(prefix, prefix.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
   const std::string library = "HEDDLE_LIBRARIES." + std::string(transport);
+  const bool has_devices = transport == "ucx" || transport == "ofi" || transport == "verbs";
   for (const base::Variable& variable : base::variables()) {
     const std::string_view name = variable.name;
-    if (config.is_set(variable.var) && (name.starts_with(prefix) || name == library)) return variable.name;
+    const bool its =
+        name.starts_with(prefix) || name == library || (has_devices && variable.var == base::Var::network_devices);
+    if (its && config.is_set(variable.var)) return variable.name;
   }
   return nullptr;
 }

@@ -95,6 +95,14 @@ TEST(Choice, ANetworkThatIsLeftOutInSpiteOfItsSettingIsToldOnce) {
   EXPECT_EQ(said.find(told, at + 1), std::string::npos) << said;
 }
 
+TEST(Choice, ADeviceThatIsNotThereIsTold) {
+  const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,verbs,loopback"}};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(chosen(4, with(order, "HEDDLE_NET_DEVICES", "mlx5_9")), "shm,loopback");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("the transport verbs is left out, though HEDDLE_NET_DEVICES is set"), std::string::npos) << said;
+}
+
 TEST(Choice, ANetworkThatIsUsedOrWasNotSetUpIsNotTold) {
   const Overrides order = {{"HEDDLE_NODE_RANKS", "2"}, {"HEDDLE_TRANSPORTS", "shm,loopback,ofi"}};
   testing::internal::CaptureStderr();

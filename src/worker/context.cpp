@@ -76,7 +76,7 @@ base::Status Context::open_parts(const ContextOptions& options) {
   if (const base::Status status = join_job(options.bootstrap, level); status != HEDDLE_DONE) return status;
   if (rank() == 0) {
     for (const std::string& name : environment().config.unknown()) {
-      const std::string meant(base::nearest_variable(name));
+      const std::string meant = base::nearest_variable(name);
       environment().log.line(
           base::Level::warn,
           "%s is not a variable of Heddle and has no effect%s%s%s; `heddle info settings` lists them", name.c_str(),

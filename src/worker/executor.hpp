@@ -126,8 +126,8 @@ class Standby {
     side.leave();
     return may;
   }
-  // The same for a short sleep, which serves arrivals by its end: producers alone will wake the
-  // executor.
+  // The same for a short sleep, which serves arrivals by its end: only producers, and threads that
+  // leave something under way, will wake the executor.
   template <class Side>
   [[nodiscard]] bool prepare_nap(Side& side) {
     if (!side.enter()) return false;
@@ -241,9 +241,9 @@ struct ExecutorCall {
 };
 
 // The hand-over between a thread that visits its gates in turn and all threads that want something
-// from it: all of ExecutorLoop except the thread itself. The thread sleeps between
-// two rounds, and takes orders there. Another thread first makes its request known (by the queue's
-// sleeping bit, something under way, or an order), then wakes this thread.
+// from it: all of Executor except the thread itself. The thread sleeps between two rounds, and
+// takes orders there. Another thread first makes its request known (by the queue's sleeping bit,
+// something under way, or an order), then wakes this thread.
 //
 // Invariants
 //   sleep() has no end, or a very long one. Every wake-up is set up before the thread looks for the

@@ -191,20 +191,21 @@ TEST(Standby, WithACoreOfItsOwnTheExecutorWorksThoughOthersPoll) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(round_after(1000, standby, side), Round::idle);
 }
 
-TEST(Executor, BeginsWithTheFirstWorkerForItAndServesTheOthers) {
+TEST(Executor, OneServesAllWorkersOfAContext) {
   bootstrap::inproc::ThreadJob job(1);
   auto joined = Context::join({{"inproc", &job, 0}, "loopback", "none"});
   ASSERT_TRUE(joined.ok()) << base::last_message();
   Context& context = **joined;
-  const std::size_t before = test::threads_named("heddle-exec").size();
   Context::WorkerOptions options;
   options.sharing = Sharing::delegate;
   ASSERT_TRUE(context.open_worker(options).ok());
-  EXPECT_EQ(test::threads_named("heddle-exec").size(), before);
+  EXPECT_EQ((*context.open_worker(options))->gate()->executor_polls(), false);
   options.sharing = Sharing::offload;
+  const pid_t thread = thread_of(context.executor());
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(context.open_worker(options).ok());
-    EXPECT_EQ(test::threads_named("heddle-exec").size(), before + 1);
+    Worker* const worker = *context.open_worker(options);
+    EXPECT_TRUE(test::within_time([&] { return worker->gate()->polls() > 0; }));
+    EXPECT_EQ(thread_of(context.executor()), thread);
   }
 }
 

@@ -27,7 +27,7 @@ LAUNCH_RANK = str(BUILD / "tests/system/launch_rank")
 LINK_RANK = str(BUILD / "tests/system/link_rank")
 COLLECTIVES_RANK = str(BUILD / "tests/hosts/collectives_rank")
 HEDDLE = str(BUILD / "tools/heddle")
-SILENCE = 2  # s: HEDDLE_NETWORK_TIMEOUT or HEDDLE_NETWORK_TIMEOUT where the network is cut
+SILENCE = 2  # s: HEDDLE_NETWORK_TIMEOUT where the network is cut
 
 # Program, ranks, arguments.
 EXAMPLES = (("hello", 3), ("ping_pong", 2), ("halo", 4), ("tickets", 3), ("tagged", 3), ("partitioned", 3), ("jacobi", 4), ("eigenvalue", 3))

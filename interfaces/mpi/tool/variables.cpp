@@ -179,7 +179,6 @@ constexpr std::array kCounts{
     Count{"heddle_bytes", &Stats::bytes, "bytes of data of all operations"},
     Count{"heddle_again", &Stats::again, "operations that found no resource and were tried again"},
     Count{"heddle_polls", &Stats::polls, "calls of progress"},
-    Count{"heddle_packets", &Stats::packets, "packets of several messages"},
     Count{"heddle_registered", &Stats::registered, "messages that were left to a progress thread"},
     Count{"heddle_helped", &Stats::helped, "of these, those that a progress thread has sent"},
     Count{"heddle_dropped", &Stats::dropped, "arrivals that were dropped"},

@@ -112,16 +112,25 @@ nb::str repr(const Worker& self) {
 }
 
 constexpr std::pair<const char*, std::uint64_t heddle_worker_stats::*> kStats[] = {
-    {"puts", &heddle_worker_stats::puts},         {"gets", &heddle_worker_stats::gets},
-    {"atomics", &heddle_worker_stats::atomics},   {"messages", &heddle_worker_stats::messages},
-    {"bytes", &heddle_worker_stats::bytes},       {"direct", &heddle_worker_stats::direct},
-    {"again", &heddle_worker_stats::again},       {"polls", &heddle_worker_stats::polls},
-    {"received", &heddle_worker_stats::received}, {"dropped", &heddle_worker_stats::dropped},
-    {"failed", &heddle_worker_stats::failed},     {"sends", &heddle_worker_stats::sends},
-    {"receives", &heddle_worker_stats::receives}, {"kept", &heddle_worker_stats::kept},
-    {"tasks", &heddle_worker_stats::tasks},       {"stored", &heddle_worker_stats::stored},
-    {"packets", &heddle_worker_stats::packets},   {"registered", &heddle_worker_stats::registered},
-    {"helped", &heddle_worker_stats::helped},     {"taken", &heddle_worker_stats::taken}};
+    {"puts", &heddle_worker_stats::puts},
+    {"gets", &heddle_worker_stats::gets},
+    {"atomics", &heddle_worker_stats::atomics},
+    {"messages", &heddle_worker_stats::messages},
+    {"bytes", &heddle_worker_stats::bytes},
+    {"direct", &heddle_worker_stats::direct},
+    {"again", &heddle_worker_stats::again},
+    {"polls", &heddle_worker_stats::polls},
+    {"received", &heddle_worker_stats::received},
+    {"dropped", &heddle_worker_stats::dropped},
+    {"failed", &heddle_worker_stats::failed},
+    {"sends", &heddle_worker_stats::sends},
+    {"receives", &heddle_worker_stats::receives},
+    {"kept", &heddle_worker_stats::kept},
+    {"tasks", &heddle_worker_stats::tasks},
+    {"stored", &heddle_worker_stats::stored},
+    {"registered", &heddle_worker_stats::registered},
+    {"helped", &heddle_worker_stats::helped},
+    {"taken", &heddle_worker_stats::taken}};
 
 nb::dict stats_of(const Worker& self) {
   const Use use(self.users(), kWorkerClosed);

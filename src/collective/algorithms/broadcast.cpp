@@ -90,8 +90,10 @@ namespace {
 // Of the bytes of a kept broadcast: one part is copied out while the next one is copied in.
 SegmentCuts kept_parts(const AlgorithmRequest& request) {
   constexpr std::uint64_t kPart = 32768;
+  constexpr std::uint64_t kMostParts = 4096;                        // each has commands of its own
   if (request.bytes <= kBesideBytes) return {0, request.bytes, 0};  // they come with one credit
-  return {0, request.bytes, request.segment_bytes == 0 ? kPart : std::min(request.segment_bytes, kPart)};
+  const std::uint64_t part = request.segment_bytes == 0 ? kPart : std::min(request.segment_bytes, kPart);
+  return {0, request.bytes, std::max(part, (request.bytes / kMostParts + 63) / 64 * 64)};
 }
 
 Schedule kept(const AlgorithmRequest& request, const TreeNode& node) {

@@ -124,6 +124,13 @@ class Helper {
 
 class Port;
 
+// HEDDLE_NET_DEVICES for a library that names devices; empty: it chooses. "auto" is for verbs, and
+// means that, too.
+[[nodiscard]] inline std::string named_devices(const base::Config& config) {
+  const std::string& devices = config.text(base::Var::network_devices);
+  return devices == "auto" ? std::string() : devices;
+}
+
 // A transport's part of a context, as far as transports share it: the directory, which ranks were
 // lost, the helper, and the ports whose workers were closed: it makes progress on these until the
 // rank ends.

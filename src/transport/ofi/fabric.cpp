@@ -10,6 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include "transport/network/device.hpp"
+
 namespace heddle::transport::ofi {
 
 namespace {
@@ -188,7 +190,7 @@ std::string filter_of_providers() {
 
 base::Result<Info> choose_provider(const Library& library, const base::Config& config, Atomics atomics) {
   const std::string& provider = config.text(base::Var::ofi_provider);
-  const std::string& domain = config.text(base::Var::network_devices);
+  const std::string domain = network::named_devices(config);
   int answer = 0;
   Info list = offers(library, provider.empty() ? nullptr : provider.c_str(), {}, &answer);
   const fi_info* best = list != nullptr ? best_of(list.get(), domain, !provider.empty()) : nullptr;

@@ -199,7 +199,7 @@ std::string Device::describe() const {
   const std::string transports =
       transports_ == kWithoutItsMemory ? "as UCX chooses without its shared memory" : named(transports_);
   return "ucx (UCX " + library_.version() + ", transports " + transports + ", devices " +
-         named(config.text(base::Var::network_devices)) + ", windows of " + std::to_string(window()) + " bytes)";
+         named(network::named_devices(config)) + ", windows of " + std::to_string(window()) + " bytes)";
 }
 
 base::Status Device::open_context() {
@@ -237,7 +237,7 @@ base::Status Device::configure(ucp_config_t* config) {
   };
   const Setting settings[] = {
       {"TLS", transports_},
-      {"NET_DEVICES", environment().config.text(base::Var::network_devices)},
+      {"NET_DEVICES", network::named_devices(environment().config)},
       // Allocated regions are then zeros, and nothing of them is left when the process is killed.
       {"ALLOC_PRIO", "md:posix,md:sysv,mmap"},
       // An adapter's own atomics are atomic among themselves only.
@@ -258,7 +258,7 @@ base::Status Device::no_network(const std::string& what) const {
   return base::fail(HEDDLE_ERR_CONFIG,
                     "UCX %s %s; look at HEDDLE_UCX_TLS=\"%s\", HEDDLE_NET_DEVICES=\"%s\" and the UCX_* variables%s",
                     library_.version().c_str(), what.c_str(), environment().config.text(base::Var::ucx_tls).c_str(),
-                    environment().config.text(base::Var::network_devices).c_str(),
+                    network::named_devices(environment().config).c_str(),
                     transports_ == kWithoutItsMemory
                         ? "; UCX goes without its shared memory here, which HEDDLE_UCX_TLS=all gives it"
                         : "");

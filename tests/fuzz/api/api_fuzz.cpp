@@ -190,11 +190,11 @@ int run_processes(const Settings& settings) {
 }
 
 heddle_sharing mode_of(std::string_view name) {
-  constexpr std::string_view kNames[] = {"any", "exclusive", "shared", "offload", "delegate", "mutex", "auto"};
+  constexpr std::string_view kNames[] = {"any", "exclusive", "shared", "offload", "delegate", "", "auto"};
   for (std::size_t i = 0; i < std::size(kNames); ++i) {
-    if (name == kNames[i]) return static_cast<heddle_sharing>(i);
+    if (!name.empty() && name == kNames[i]) return static_cast<heddle_sharing>(i);
   }
-  std::fprintf(stderr, "api_fuzz: --mode %.*s; any, exclusive, shared, offload, delegate, mutex or auto\n",
+  std::fprintf(stderr, "api_fuzz: --mode %.*s; any, exclusive, shared, offload, delegate or auto\n",
                static_cast<int>(name.size()), name.data());
   std::_Exit(2);
 }
