@@ -551,7 +551,31 @@ std::vector<std::string_view> options_in(std::string_view help) {
   return options;
 }
 
+namespace {
+
+// Settings of release 0.2 that have others in their place.
+struct Replaced {
+  std::string_view name;
+  const char* by;
+};
+constexpr Replaced kReplaced[] = {
+    {"HEDDLE_UCX_LIBRARY", "HEDDLE_LIBRARIES=ucx=…"},
+    {"HEDDLE_UTOFU_LIBRARY", "HEDDLE_LIBRARIES=utofu=…"},
+    {"HEDDLE_UCX_NET_DEVICES", "HEDDLE_NET_DEVICES"},
+    {"HEDDLE_UCX_WINDOW_BYTES", "HEDDLE_NETWORK_WINDOW_BYTES"},
+    {"HEDDLE_UCX_TIMEOUT", "HEDDLE_NETWORK_TIMEOUT"},
+    {"HEDDLE_SHM_BOUNCE_POOL_BYTES", "HEDDLE_SHM_BOUNCE=pool=…"},
+    {"HEDDLE_SHM_BOUNCE_CHUNK_BYTES", "HEDDLE_SHM_BOUNCE=chunk=…"},
+    {"HEDDLE_SHM_BOUNCE_PATIENCE_NS", "HEDDLE_SHM_BOUNCE=patience=…"},
+    {"HEDDLE_REG_CACHE_CHECK_BYTES", "HEDDLE_REG_CACHE=check=…"},
+    {"HEDDLE_COLLECTIVE_SEGMENT_BYTES", "HEDDLE_COLLECTIVE_BYTES=segment=…"},
+    {"HEDDLE_UTOFU_SESSION_DEPTH", "HEDDLE_UTOFU_SESSIONS=depth=…"},
+};
+
+}  // namespace
+
 std::string nearest_variable(std::string_view name) {
+  if (const auto* old = std::ranges::find(kReplaced, name, &Replaced::name); old != std::end(kReplaced)) return old->by;
   std::vector<std::string_view> names;
   for (const Variable& variable : variables()) names.emplace_back(variable.name);
   const std::string_view found = nearest(name, names);

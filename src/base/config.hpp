@@ -184,8 +184,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
 // The options (--word) that a help text names, as candidates for did_you_mean().
 std::vector<std::string_view> options_in(std::string_view help);
 
-// For a `name` that is no setting: the setting that it is a misspelling of, as a user writes it
-// (a part: HEDDLE_FAULT=delay=…); empty: none is near.
+// For a `name` that is no setting: the setting that is in its place now, or of which it is a
+// misspelling, as a user writes it (a part: HEDDLE_FAULT=delay=…); empty: none is near.
 std::string nearest_variable(std::string_view name);
 
 // The state that all parts of a context share: settings, time, log. It is passed down by reference;

@@ -154,6 +154,7 @@ TEST(Config, TheEnvironmentCountsAndOverridesCountMore) {
   EXPECT_EQ(nearest_variable("HEDDLE_MAX_WORKER"), "HEDDLE_MAX_WORKERS");
   EXPECT_EQ(nearest_variable("HEDDLE_TRANSPROT"), "HEDDLE_TRANSPORT");
   EXPECT_EQ(nearest_variable("HEDDLE_FAULT_DELAY"), "HEDDLE_FAULT=delay=…");
+  EXPECT_EQ(nearest_variable("HEDDLE_UCX_TIMEOUT"), "HEDDLE_NETWORK_TIMEOUT");
   EXPECT_EQ(nearest_variable("HEDDLE_NO_SUCH_THING"), "");
   expect_read("HEDDLE_MAX_WORKERS", "4", Var::max_workers, 4);
   unsetenv("HEDDLE_MAX_WORKERS");
