@@ -153,6 +153,11 @@ base::Status OffloadGate::post_from_inside(transport::Command& command, const en
 base::Status OffloadGate::post_aside(transport::Command& command, const engine::CallersCompletion& completion) {
   // Commands that this thread has queued go first.
   if (queued() || !door().try_enter()) return inbox().put(command, completion);
+  // A command that goes to a dead rank is lost: who drains the queue looks for dead ranks first.
+  if (!worker().completer().knows_failures()) [[unlikely]] {
+    door().exit();
+    return inbox().put(command, completion);
+  }
   bool wake_some = false;
   const base::Status status = post_inside(command, completion, &wake_some);
   Side side(*this);
