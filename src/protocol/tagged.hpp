@@ -309,7 +309,8 @@ class Tagged final : public engine::Protocol {
   bool copied_alone(const Fetch& fetch, std::uint64_t at, std::uint64_t bytes);
   bool advance_receiving();
   void unlist(PipeIn& pipe);
-  bool advance_pulls(PipeIn& pipe, std::uint64_t now, bool* copied);
+  [[nodiscard]] static bool is_quiet(PipeIn& pipe);
+  bool advance_quiet(PipeIn& pipe, bool* copied);
   bool has_ended(const PipeIn& pipe);
   void end_pipes_of_failed();
   void end_pipes(base::Status status);

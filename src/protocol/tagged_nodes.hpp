@@ -111,8 +111,9 @@ struct Tagged::PipeIn {
   Fetch* last = nullptr;
   Fetch* told = nullptr;    // the last one that the sender was told of
   std::uint64_t pulls = 0;  // so many so far
-  std::uint64_t since = 0;  // ns: when something came for them, or the first one was begun
-  bool moved = false;       // something has come since then
+  bool moved = true;        // something has come since the last pass, or is now waited for
+  std::uint32_t quiet = 0;  // passes since, without anything
+  std::uint64_t since = 0;  // ns: the first look at the clock since; 0: not yet
   bool listed = false;
   PipeIn* next = nullptr;  // in receiving_
   PipeIn* made_before = nullptr;

@@ -11,8 +11,8 @@ namespace heddle::protocol {
 
 namespace {
 
-// The receiver begins when the first part is there, so that one is short.
-constexpr std::uint64_t kFirstPart = std::uint64_t{2} << 10;
+// The receiver begins when the first part is there, so that one is shorter than the others.
+constexpr std::uint64_t kFirstPart = std::uint64_t{8} << 10;
 constexpr std::uint64_t kPart = std::uint64_t{16} << 10;
 // What one call of advance() sends to one peer.
 constexpr std::uint64_t kPortion = std::uint64_t{128} << 10;

@@ -10,8 +10,8 @@ namespace heddle::protocol {
 namespace {
 
 // To peers of this machine longer ones go in parts: from there on two copies at the same time are
-// faster than two in a row.
-constexpr std::uint64_t kMostEager = std::uint64_t{4} << 10;
+// faster than two in a row. Each part costs its receiver about as much time as 6 KiB of a copy.
+constexpr std::uint64_t kMostEager = std::uint64_t{16} << 10;
 // Longer ones wait for their receive even where there is credit for them: an unexpected message is
 // copied once more.
 constexpr std::uint64_t kMostPiped = std::uint64_t{512} << 10;
