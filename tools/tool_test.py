@@ -77,13 +77,13 @@ class Info(Case):
             (row,) = [row for row in self.object("messages", **variables)["messages"] if row["transport"] == "shm" and row["kind"] == kind]
             return row
 
-        self.assertEqual(limits("tagged, MPI"), {"transport": "shm", "kind": "tagged, MPI", "inline_bytes": 56, "eager_bytes": 4096,
+        self.assertEqual(limits("tagged, MPI"), {"transport": "shm", "kind": "tagged, MPI", "inline_bytes": 56, "eager_bytes": 16384,
                                                 "piped_bytes": 524048, "longer": "pulled"})
         self.assertEqual(limits("tagged, MPI", HEDDLE_TAG_EAGER_BYTES="64K")["piped_bytes"], 65536)
         self.assertEqual(limits("tagged, MPI", HEDDLE_SHM_DIRECT="0")["longer"], "fetched")
         self.assertEqual(limits("active", HEDDLE_AM_EAGER_BYTES="1M")["piped_bytes"], 1 << 20)
         text = self.told("info", "messages", HEDDLE_TAG_EAGER_BYTES="64K")
-        self.assertRegex(text, r"over shm\n  tagged, MPI +1  pulled .*\n +2  inline +up to 56 bytes\n +3  eager +up to 4K bytes\n +4  piped +up to 64K bytes\n +5  pulled")
+        self.assertRegex(text, r"over shm\n  tagged, MPI +1  pulled .*\n +2  inline +up to 56 bytes\n +3  eager +up to 16K bytes\n +4  piped +up to 64K bytes\n +5  pulled")
 
     def test_json_has_what_the_text_has(self):
         found = self.object()

@@ -44,9 +44,9 @@
  * of the context (heddle.h, "Progress"), its own exclusive ones included: peers get answers (to a
  * long message, a get or an atomic that is not direct), and handlers may run. Exclusive workers of
  * other threads do not move until these threads make progress, or helpers serve them.
- * heddle_collective_wait_on makes progress on one worker more often. heddle_context_leave does not
- * look for members
- * that wait in a team's operation: all members complete their operations before any of them leaves.
+ * heddle_team_set_waits names a worker that gets it more often. heddle_context_leave does not look
+ * for members that wait in a team's operation: all members complete their operations before any of
+ * them leaves.
  *
  * Failure.  If a member dies, every member that cannot finish without it gets PEER_FAILED, in this
  * operation and in later ones of the team. Continue in a team without it that was made before, or
@@ -165,6 +165,32 @@ HEDDLE_API heddle_status heddle_team_translate(heddle_team from, uint32_t rank, 
  * ones). */
 HEDDLE_API heddle_status heddle_team_free(heddle_team team);
 
+/* How threads wait in calls on a team: for a library on top of Heddle. */
+typedef struct heddle_team_waits {
+  size_t size; /* sizeof(heddle_team_waits); see heddle.h */
+  /* It gets progress more often than the other workers (see Progress), whatever its sharing mode
+   * and no_help: for peers that need its answers soon. A message to it ends a sleep. Threads that
+   * wait on the team must be such as may use the worker. 0: none. */
+  heddle_worker worker;
+  /* Called as often as the worker gets progress, by the thread that waits, outside of workers:
+   * makes progress on what only the caller knows of. It may post, and call what returns at once;
+   * blocking calls on the team, and heddle_team_free of it, return STATE. Returns a positive number
+   * if something has moved; a negative one if nothing has, though there is something: the thread
+   * sleeps for moments only; 0: there is nothing that no message to the worker would tell of.
+   * Null: the same. */
+  int (*progress)(void* arg);
+  /* In reports: what is awaited, as for heddle_wait_note; facts->call is set already. Null, or
+   * cause COLLECTIVE and no team: the team's operation. */
+  void (*tell)(void* arg, struct heddle_wait_facts* facts);
+  void* arg;
+} heddle_team_waits;
+
+/* From now on blocking calls on the team, and heddle_collective_wait for its operations, wait so.
+ * Local: members may differ. Null: as at first. The caller sees to it that no call on the team is
+ * under way, and that the worker is not closed before the team is freed, or is told of another.
+ * Errors: HANDLE (team, worker), ARGUMENT (the worker is of another context; size). */
+HEDDLE_API heddle_status heddle_team_set_waits(heddle_team team, const heddle_team_waits* waits);
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 typedef enum heddle_type {
@@ -240,12 +266,6 @@ HEDDLE_API heddle_status heddle_collective_test(heddle_collective collective);
 /* Makes progress until the run has completed, and returns as heddle_collective_test. Errors: also
  * TIMEOUT (the run goes on; call again). */
 HEDDLE_API heddle_status heddle_collective_wait(heddle_collective collective, int64_t timeout_ns);
-/* The same; meanwhile it makes progress on a worker of the team's context more often, whatever its
- * sharing mode and no_help: for a peer that needs that worker's answers soon. The calling thread
- * must be one that may use the worker. A message to the worker ends a sleep. Errors: also HANDLE
- * (worker), ARGUMENT (the worker is of another context). */
-HEDDLE_API heddle_status heddle_collective_wait_on(heddle_collective collective, heddle_worker worker,
-                                                   int64_t timeout_ns);
 /* Call it for a persistent operation between runs. Local; no member may start the operation once
  * another has freed it (a barrier between the last wait and the free ensures that).
  * Errors: STATE (a run is under way; or the operation is not persistent: wait for it). */

@@ -202,6 +202,7 @@ inline constexpr std::size_t kFirstWorkerStats = 96;
 inline constexpr std::size_t kFirstCounterOptions = 16;
 inline constexpr std::size_t kFirstRegionOptions = 16;
 inline constexpr std::size_t kFirstWaitCondition = 40;
+inline constexpr std::size_t kFirstTeamWaits = 40;
 inline constexpr std::size_t kMostOptions = 4096;
 static_assert(sizeof(heddle_context_options) >= kFirstContextOptions && sizeof(void*) == 8);
 static_assert(sizeof(heddle_worker_options) >= kFirstWorkerOptions);
@@ -209,6 +210,7 @@ static_assert(sizeof(heddle_worker_stats) >= kFirstWorkerStats);
 static_assert(sizeof(heddle_counter_options) >= kFirstCounterOptions);
 static_assert(sizeof(heddle_region_options) >= kFirstRegionOptions);
 static_assert(sizeof(heddle_wait_condition) >= kFirstWaitCondition);
+static_assert(sizeof(heddle_team_waits) >= kFirstTeamWaits);
 
 namespace detail {
 

@@ -176,15 +176,6 @@ heddle_status heddle_collective_wait(heddle_collective handle, int64_t timeout_n
   return guarded([&]() -> Status { return operation->wait(timeout_ns); });
 }
 
-heddle_status heddle_collective_wait_on(heddle_collective handle, heddle_worker worker, int64_t timeout_ns) {
-  auto* operation = find_handle<collective::Collective>(handle.id);
-  if (operation == nullptr) return bad_handle("collective", handle.id);
-  auto* beside = find_handle<worker::Worker>(worker.id);
-  if (beside == nullptr) return bad_handle("worker", worker.id);
-  if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_wait_on");
-  return guarded([&]() -> Status { return operation->wait(timeout_ns, beside); });
-}
-
 heddle_status heddle_collective_free(heddle_collective handle) {
   auto* operation = find_handle<collective::Collective>(handle.id);
   if (operation == nullptr) return bad_handle("collective", handle.id);

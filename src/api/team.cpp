@@ -6,10 +6,12 @@
 #include "api/arguments.hpp"
 #include "collective/team.hpp"
 #include "heddle/collectives.h"
+#include "worker/worker.hpp"
 
 using namespace heddle::api;  // NOLINT: the C functions below are this file's public face
 namespace base = heddle::base;
 namespace engine = heddle::engine;
+namespace worker = heddle::worker;
 using heddle::collective::Team;
 using heddle::collective::TeamRecord;
 
@@ -174,6 +176,24 @@ heddle_status heddle_team_translate(heddle_team from_handle, uint32_t rank, hedd
   }
   if (rank >= from->size()) return no_member("heddle_team_translate", "rank", rank, *from);
   *to_rank = to->member(from->rank_in_job(rank)).value_or(HEDDLE_NO_RANK);
+  return HEDDLE_DONE;
+}
+
+heddle_status heddle_team_set_waits(heddle_team handle, const heddle_team_waits* waits) {
+  constexpr const char* kFunction = "heddle_team_set_waits";
+  Team* team = find_handle<Team>(handle.id);
+  if (team == nullptr) return bad_handle("team", handle.id);
+  heddle_team_waits all{};
+  if (const Status status = read_options("heddle_team_waits", waits, kFirstTeamWaits, &all); status != HEDDLE_DONE)
+    return status;
+  heddle::collective::Waits wanted{nullptr, all.progress, all.tell, all.arg};
+  if (all.worker.id != 0) {
+    wanted.worker = find_handle<worker::Worker>(all.worker.id);
+    if (wanted.worker == nullptr) return bad_handle("worker", all.worker.id);
+    if (&wanted.worker->context() != &team->context())
+      return base::fail(HEDDLE_ERR_ARGUMENT, "%s: the worker is of another context than the team", kFunction);
+  }
+  team->set_waits(wanted);
   return HEDDLE_DONE;
 }
 

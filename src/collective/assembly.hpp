@@ -83,7 +83,7 @@ struct SetupRecord {
   std::uint32_t coloured = 0;
   std::uint64_t assembly = 0;  // the new team's piece of the arena
   std::uint32_t apart = 0;     // the whole record follows, and not the same to all members
-  std::uint32_t padding = 0;
+  std::uint32_t crowded = 0;   // this member keeps much for the blocking calls of its teams
   // the way by which this member would run the operation, and the data that the receiver of the
   // record needs for it
   WayKeys keys;

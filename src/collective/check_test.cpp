@@ -113,6 +113,7 @@ TEST_P(EveryAlgorithm, IsRightAtManyRanks) {
                      algorithm.operation == Operation::reduce_scatter || algorithm.operation == Operation::scan ||
                      algorithm.operation == Operation::allgatherv || algorithm.operation == Operation::alltoallv ||
                      std::string_view(algorithm.name).ends_with("ring") ||
+                     std::string_view(algorithm.name) == "allreduce.kept" ||
                      std::string_view(algorithm.name).ends_with("allgather");
   AlgorithmRequest request{algorithm.operation, 0, dense ? 252U : 4968U, 77, 6, 2, 2, {0, 0, 0}};
   request.shape = dense ? std::array<Rank, 3>{7, 6, 6} : std::array<Rank, 3>{24, 23, 9};

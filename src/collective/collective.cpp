@@ -45,7 +45,7 @@ base::Status Places::take(const Plan& plan, SetupRecord* record) {
   const std::uint64_t counters = lines(plan.schedule.counters.size() * sizeof(CounterWord));
   const std::uint64_t scratch = lines(plan.schedule.scratch_bytes);
   const std::uint64_t received = receive_bytes(plan.request, plan.request.rank);
-  const base::Status status = take_pieces(counters, scratch + (stages_ ? received : 0), record);
+  const base::Status status = take_pieces(plan.use, counters, scratch + (stages_ ? received : 0), record);
   if (status != HEDDLE_DONE) return status;
   SessionQueue::prepare(plan.schedule, this->counters());
   if (stages_) {
@@ -61,9 +61,10 @@ base::Status Places::take(const Plan& plan, SetupRecord* record) {
   return HEDDLE_DONE;
 }
 
-base::Status Places::take_pieces(std::uint64_t counters, std::uint64_t slots, SetupRecord* record) {
+base::Status Places::take_pieces(Use use, std::uint64_t counters, std::uint64_t slots, SetupRecord* record) {
   Arena& arena = team_.commons().arena();
-  const bool inside = slots <= arena.bytes() / 16;
+  // What is kept stays, and many teams may keep.
+  const bool inside = slots <= arena.bytes() / (use == Use::kept ? 256 : 16);
   auto piece = arena.take(counters + (inside ? slots : 0));
   const bool apart = !inside || !piece;
   if (!piece) piece = arena.take(counters);
@@ -131,15 +132,16 @@ std::string text_of(const SetupRecord& record) {
   std::snprintf(text.data(), text.size(),
                 "calls %s of %" PRIu64 " bytes, root %u, elements of %" PRIu64
                 " bytes, reduction %s, by %s in segments of %" PRIu64,
-                name_of(static_cast<Operation>(operation)), record.bytes, record.root, record.element_bytes,
-                reduction_text(record.reduction).data(), algorithm, record.segment_bytes);
+                name_of(static_cast<Operation>(operation)), record.whole != 0 ? record.whole : record.bytes,
+                record.root, record.element_bytes, reduction_text(record.reduction).data(), algorithm,
+                record.segment_bytes);
   return text.data();
 }
 
 // A hint at a difference that the texts of two calls do not show.
 const char* hint(const SetupRecord& a, const SetupRecord& b) {
   if (a.kind != b.kind || a.operation != b.operation || a.bytes != b.bytes) return "";
-  if (a.whole != b.whole) return " (one of them in the blocking form)";
+  if ((a.whole == 0) != (b.whole == 0)) return " (one of them in the blocking form)";
   if (a.algorithm == b.algorithm && a.segment_bytes == b.segment_bytes) return "";
   return " (HEDDLE_COLLECTIVE_ALGORITHMS, HEDDLE_COLLECTIVE_TABLE and HEDDLE_COLLECTIVE_BYTES=segment=… are to be the "
          "same "
@@ -268,6 +270,7 @@ base::Status Collective::choose() {
   record_.reduction = call_.reduction_name;
   record_.algorithm = row_of(algorithm_);
   record_.whole = call_.whole;
+  record_.crowded = use_ == Use::kept && team_.commons().crowded() ? 1 : 0;
   return HEDDLE_DONE;
 }
 
@@ -312,15 +315,18 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
   if (const base::Status status = judge(records); status != HEDDLE_DONE) {
     // calls that differ matter more than lists that do not fit, and all members find the former
     rejection_.forget();
+    shared_error_ = status;
     return rejection_.keep(status);
   }
   agreed_ = true;
+  crowded_ = std::ranges::any_of(records, [](const SetupRecord& record) { return record.crowded != 0; });
   const auto goes_alike = [this](const SetupRecord& record) { return record.keys.way == record_.keys.way; };
   const bool agreed = std::ranges::all_of(records, goes_alike) && runner_->agreed(records);
   if (!agreed && by_interface()) go_by_software();
   // Arenas are already mapped; regions of their own must be mapped first, which may fail at some
   // members. Lists concern two members each.
   *doubtful = lists || by_interface() || std::ranges::any_of(records, &SetupRecord::names_regions);
+  has_verdict_ = *doubtful;
   if (rejection_.status() != HEDDLE_DONE) return rejection_.report();
   try {
     // Members' memory has no links: to release commands one after the other would only delay them.
@@ -336,6 +342,7 @@ base::Status Collective::assembled(std::span<const SetupRecord> records, bool* d
 
 void Collective::decided(base::Status status) {
   if (status != HEDDLE_DONE) rejection_.keep(status);
+  if (has_verdict_) shared_error_ = status;
   unlike_ = agreed_ && lists_blocks(call_.operation) && rejection_.status() == HEDDLE_ERR_ARGUMENT;
   if (rejection_.status() == HEDDLE_DONE && use_ == Use::persistent) team_.commons().count_persistent(by_interface());
   stage_.store(rejection_.status() == HEDDLE_DONE ? Stage::ready : Stage::rejected, std::memory_order_release);
@@ -349,7 +356,7 @@ base::Status Collective::wait_ready() {
         return Commons::looked(stage() != Stage::setting_up, moved);
       },
       [this](tap::Wait& wait) { describe(wait); },
-      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); });
+      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, team_.waits());
   return stage() == Stage::ready ? HEDDLE_DONE : rejection_.report();
 }
 
@@ -485,12 +492,8 @@ base::Status Collective::test() {
   return active() ? HEDDLE_AGAIN : ended();
 }
 
-base::Status Collective::wait(std::int64_t timeout_ns, worker::Worker* beside) {
+base::Status Collective::wait(std::int64_t timeout_ns) {
   if (engine::inside_of() != nullptr) return engine::reject_wait("heddle_collective_wait");
-  if (beside != nullptr && &beside->context() != &team_.context()) {
-    return base::fail(HEDDLE_ERR_ARGUMENT,
-                      "heddle_collective_wait_on: the worker is of another context than the collective");
-  }
   if (use_ == Use::persistent && !running_) return end_of(runner_->status());
   const bool over = team_.commons().wait(
       {"heddle_collective_wait", timeout_ns},
@@ -499,7 +502,7 @@ base::Status Collective::wait(std::int64_t timeout_ns, worker::Worker* beside) {
         return Commons::looked(!active(), found == worker::Attachment::Found::moved);
       },
       [this](tap::Wait& wait) { describe(wait); },
-      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, beside, &waited_);
+      [this](std::int64_t ns) { return fetch(ns) || team_.setups().fetch(ns); }, team_.waits(), &waited_);
   if (over) return ended();
   return base::fail(HEDDLE_ERR_TIMEOUT, "%s has not ended within %lld ns; it goes on, and can be waited for again",
                     name_of(call_.operation), static_cast<long long>(timeout_ns));
@@ -520,7 +523,7 @@ base::Status Collective::run_with(const Call& call) {
           const bool failed = look_for_failures();
           return Commons::looked(false, failed || runner_->executed() != before);
         },
-        [this](tap::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); });
+        [this](tap::Wait& wait) { describe(wait); }, [this](std::int64_t ns) { return fetch(ns); }, team_.waits());
   }
   note(tap::TraceEvent::schedule_end);
   return end_of(runner_->status());

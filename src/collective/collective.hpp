@@ -44,7 +44,7 @@ class Places {
   [[nodiscard]] std::byte* stage() const { return stage_; }
 
  private:
-  base::Status take_pieces(std::uint64_t counters, std::uint64_t slots, SetupRecord* record);
+  base::Status take_pieces(Use use, std::uint64_t counters, std::uint64_t slots, SetupRecord* record);
 
   Team& team_;
   engine::Region* around_ = nullptr;
@@ -91,6 +91,11 @@ class Collective final : public Setup {
   // Sets the number of the team's call that it now runs for.
   void set_number(std::uint64_t number) { number_.store(number, std::memory_order_relaxed); }
 
+  // After the set-up: the error that all members know of, and therefore know alike; DONE: none.
+  [[nodiscard]] base::Status shared_error() const { return shared_error_; }
+  // After the set-up: a member keeps much for its teams. The same at all members.
+  [[nodiscard]] bool crowded() const { return crowded_; }
+
   // Waits until the set-up has ended: DONE, or why the operation is rejected.
   base::Status wait_ready();
   // Begins a run. STATE: a run is under way, or the operation is not persistent; PEER_FAILED.
@@ -98,8 +103,8 @@ class Collective final : public Setup {
   // Makes progress. DONE: no run is under way (any more); AGAIN; or the error of the run. After
   // DONE or an error a `once` operation is destroyed.
   base::Status test();
-  // TIMEOUT: the run continues. `beside`: a worker that progress is made on meanwhile; may be null.
-  base::Status wait(std::int64_t timeout_ns, worker::Worker* beside = nullptr);
+  // TIMEOUT: the run continues.
+  base::Status wait(std::int64_t timeout_ns);
   // For a persistent operation. STATE: a run is under way.
   base::Status close();
   // For a kept operation: starts one run with these buffers and waits for it.
@@ -170,6 +175,9 @@ class Collective final : public Setup {
   // release when the stage becomes ready or rejected; acquire in stage()
   std::atomic<Stage> stage_{Stage::setting_up};
   Rejection rejection_;
+  base::Status shared_error_ = HEDDLE_DONE;
+  bool has_verdict_ = false;  // all members tell each other how they fared
+  bool crowded_ = false;
   bool heard_all_ = false;  // the records of all members have arrived
   // the lists do not fit each other, here or at other members: nobody runs the operation
   bool unlike_ = false;

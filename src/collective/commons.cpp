@@ -228,11 +228,18 @@ bool Commons::fetch_any(std::int64_t sleep_ns) {
 
 int Commons::progress() {
   worker::Worker* worker = port();
-  return worker == nullptr ? 0 : progress_on(*worker);
+  return worker == nullptr ? 0 : std::max(worker->progress(), 0);
 }
 
-int Commons::progress_on(worker::Worker& worker) {
-  return std::max(worker.progress(), 0);
+std::uint64_t Commons::moved_on(const Waits& waits) {
+  return waits.worker == nullptr ? 0 : waits.worker->moved();
+}
+
+int Commons::progress_beside(const Waits& waits, bool* rings) {
+  const int events = waits.worker == nullptr ? 0 : std::max(waits.worker->progress(), 0);
+  const int found = waits.progress == nullptr ? 0 : waits.progress(waits.arg);
+  *rings = found == 0;
+  return events + std::max(found, 0);
 }
 
 int Commons::progress_all() {

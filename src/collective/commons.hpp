@@ -167,6 +167,14 @@ class Offers {
 class Team;
 class Collective;
 
+// How threads wait in calls on a team, besides: heddle_team_set_waits.
+struct Waits {
+  worker::Worker* worker = nullptr;  // null: none
+  int (*progress)(void* arg) = nullptr;
+  heddle_tell_wait tell = nullptr;
+  void* arg = nullptr;
+};
+
 using PackedRegion = std::array<std::byte, wire::kPackedRegionBytes>;
 
 // A digest of a team's members, in their order; not 0.
@@ -223,8 +231,7 @@ class Commons final : public worker::Attachment {
   // Calls look() until what it waits for is over, and makes progress in between, on the context's
   // workers too (Helpers::attend()). False: time-out. `call`: for reports of long waits.
   // `fetch(ns)`: brings the helper that holds what is waited for to this core, and sleeps for at
-  // most that long; false: there is no such helper. `beside`: a worker that progress is made on,
-  // too; may be null.
+  // most that long; false: there is no such helper.
   enum class Look : std::uint8_t {
     nothing,
     moved,  // not over, but nearer to it: the thread does not rest
@@ -238,14 +245,20 @@ class Commons final : public worker::Attachment {
   };
   // `waited`: a wait that follows one that ended in vain goes on with its naps; or null.
   template <class LookAt, class Describe, class Fetch>
-  bool wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-            worker::Worker* beside = nullptr, Waited* waited = nullptr);
+  bool wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch, const Waits& waits = {},
+            Waited* waited = nullptr);
 
   // Counts a persistent operation that is ready, and who runs it, for the report at the end
   // (HEDDLE_STATS).
   void count_persistent(bool offloaded) {
     (offloaded ? offloaded_ : not_offloaded_).fetch_add(1, std::memory_order_relaxed);
   }
+
+  // Memory that teams keep for blocking calls, about.
+  void keep(std::uint64_t bytes) { kept_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  void keep_no_longer(std::uint64_t bytes) { kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // True: it is so much that teams had better drop some.
+  [[nodiscard]] bool crowded() const { return kept_bytes_.load(std::memory_order_relaxed) > 4 * arena_.bytes(); }
 
   // How many teams of these members have been made in this context before.
   [[nodiscard]] std::uint32_t count_team(std::span<const std::uint32_t> ranks);
@@ -257,7 +270,10 @@ class Commons final : public worker::Attachment {
   int progress();
   int progress_all();
   int attend();
-  static int progress_on(worker::Worker& worker);
+  // Worker::moved() of its worker.
+  static std::uint64_t moved_on(const Waits& waits);
+  // *rings: all that it waits for wakes who sleeps.
+  static int progress_beside(const Waits& waits, bool* rings);
   // came(): what the thread waits for has come nearer. True: so it has.
   template <class Came>
   bool rest(worker::Worker* beside, std::int64_t ns, std::int64_t rung_ns, Came&& came) {
@@ -289,6 +305,7 @@ class Commons final : public worker::Attachment {
   // sees a thread in advance(), or the thread sees ended_.
   std::atomic<std::uint32_t> inside_{0};
   std::atomic<bool> ended_{false};
+  std::atomic<std::uint64_t> kept_bytes_{0};  // relaxed: of several teams
   std::atomic<std::uint64_t> offloaded_{0};
   std::atomic<std::uint64_t> not_offloaded_{0};
   std::unique_ptr<engine::Owned<Team>> teams_;
@@ -296,13 +313,13 @@ class Commons final : public worker::Attachment {
 };
 
 template <class LookAt, class Describe, class Fetch>
-bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch,
-                   worker::Worker* beside, Waited* waited) {
+bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& describe, Fetch&& fetch, const Waits& waits,
+                   Waited* waited) {
   // In one of kOthers rounds a waiting thread also looks at everything else that other ranks may be
   // waiting for. In one of kUndisturbed rounds it looks at the part of it that disturbs nobody.
   constexpr std::uint32_t kOthers = 256;
   constexpr std::uint32_t kUndisturbed = 64;
-  // While the thread spins, it looks at the worker `beside` only in one of kBeside rounds: a look
+  // While the thread spins, it looks at the worker of `waits` only in one of kBeside rounds: a look
   // in each would hold up the collective. Later rounds are long.
   constexpr std::uint32_t kSpinning = 1024;
   constexpr std::uint32_t kBeside = 8;
@@ -315,24 +332,36 @@ bool Commons::wait(const worker::WaitCall& wait, LookAt&& look, Describe&& descr
     const Waited last = std::exchange(*waited, {});
     if (context_.clock().now_ns() - last.returned < kLookedNs) waiter.resume(last.idle_since);
   }
+  worker::ToldWait told(context_, waits.worker, {wait.call, waits.tell, waits.arg});
+  std::uint64_t seen = 0;  // Worker::moved()
+  bool rings = true;
+  const auto progress_of_caller = [&] {
+    seen = moved_on(waits);
+    return progress_beside(waits, &rings);
+  };
   for (std::uint32_t round = 1;; ++round) {
     int events = round % kOthers == 0 ? progress_all() : progress();
     const Look found = look();
     if (found == Look::over) return true;
     if (found == Look::moved) ++events;
     if (round > kSpinning || round % kUndisturbed == 0) events += attend();
-    if (beside != nullptr && (round > kSpinning || round % kBeside == 0)) events += progress_on(*beside);
+    if (round > kSpinning || round % kBeside == 0) events += progress_of_caller();
     if (!(events > 0 ? waiter.busy() : waiter.idle())) {
       watch.may_resume();
       if (waited != nullptr) *waited = {waiter.idle_since(), context_.clock().now_ns()};
       return false;
     }
     // Before each nap; the next look tells whether the time is over.
-    if (waiter.nap_ns() > 0 && progress_all() > 0) static_cast<void>(waiter.busy());
+    if (waiter.nap_ns() > 0 && progress_all() + progress_of_caller() > 0) static_cast<void>(waiter.busy());
     const std::int64_t ns = waiter.nap_ns();
+    if (ns > 0 && told.tells()) [[unlikely]] {
+      told.note();
+      watch.set_reports(!told.speaks());
+    }
     if (ns > 0 && !fetch(ns)) [[unlikely]] {
-      const auto came = [&] { return look() != Look::nothing || advance() == Found::moved; };
-      if (rest(beside, ns, waiter.rung_nap_ns(), came)) static_cast<void>(waiter.busy());
+      // What another thread has moved on the caller's worker may concern the caller's progress.
+      const auto came = [&] { return look() != Look::nothing || advance() == Found::moved || moved_on(waits) != seen; };
+      if (rest(waits.worker, ns, rings ? waiter.rung_nap_ns() : ns, came)) static_cast<void>(waiter.busy());
     }
     watch.round(describe, ns > 0);
   }

@@ -46,8 +46,10 @@ struct Call {
   void* receive = nullptr;
   // where members list their blocks: this member's lists, laid out; the operation copies them
   const Exchange* lists = nullptr;
-  std::uint64_t bytes = 0;          // see Operation; where there are blocks, of each rank's block
-  std::uint64_t whole = 0;          // for a piece of a longer call: the bytes of that call
+  std::uint64_t bytes = 0;  // see Operation; where there are blocks, of each rank's block
+  std::uint64_t whole = 0;  // for a piece of a longer call: the same of that call
+  // a piece: in the caller's memory a block begins every `whole` bytes
+  bool apart = false;
   std::uint32_t root = 0;           // a rank of the team; the caller has checked it
   std::uint64_t element_bytes = 1;  // reductions; divides bytes
   Reduction reduction;              // reductions

@@ -119,13 +119,11 @@ constexpr std::uint64_t kKi = 1024;
 // From this size on every rank puts only once, along a chain or a ring, whatever the number of
 // ranks.
 constexpr std::uint64_t kStreamBytes = 256 * kKi;
-// At most this many ranks copy from one rank's memory at once.
-constexpr Rank kPullRanks = 16;
 constexpr std::uint64_t kDoublingBytes = 16 * kKi;
 
 // True: few ranks and few bytes, so that one rank can serve the others one by one.
+constexpr std::uint64_t kFlatBytes = 2 * kKi;
 bool flat(const AlgorithmRequest& request) {
-  constexpr std::uint64_t kFlatBytes = 2 * kKi;
   return request.ranks > 2 && request.ranks <= 8 && request.bytes <= kFlatBytes;
 }
 
@@ -147,7 +145,7 @@ const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) 
       return flat(request) ? "barrier.flat" : "barrier.dissemination";
     case Operation::broadcast:
       if (flat(request)) return "broadcast.flat";
-      if (mapped && bytes > kKeptBytes && request.ranks <= kPullRanks)
+      if (mapped && bytes > kKeptBytes && request.ranks <= kFewRanks)
         return reachable ? "broadcast.pull" : request.ranks > 2 ? "broadcast.kept_pull" : "broadcast.kept";
       if (bytes <= kKeptBytes || !reachable) return "broadcast.kept";
       return bytes >= kStreamBytes && request.ranks > 2 ? "broadcast.chain" : "broadcast.binomial";
@@ -155,6 +153,9 @@ const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) 
       return "reduce.binomial";
     case Operation::allreduce:
       if (flat(request)) return "allreduce.flat";
+      // two meetings of all, instead of log2 n or 2 (n - 1) one after the other
+      if (mapped && !reachable && request.ranks > 2 && request.ranks <= kFewRanks && bytes > kFlatBytes)
+        return "allreduce.kept";
       return bytes <= kDoublingBytes ? "allreduce.doubling" : reachable ? "allreduce.ring" : "allreduce.kept_ring";
     case Operation::gather:
       return "gather.linear";
@@ -165,9 +166,9 @@ const char* usual(const AlgorithmRequest& request, bool reachable, bool mapped) 
       return "scatter.linear";
     case Operation::alltoall:
       if (relayed(request, kGridBytes)) return "alltoall.grid";
-      return bytes <= (reachable ? kKeptBytes : 4 * kKeptBytes) ? "alltoall.kept" : "alltoall.pairwise";
+      return bytes <= kKeptBytes || !reachable ? "alltoall.kept" : "alltoall.pairwise";
     case Operation::reduce_scatter:
-      return "reduce_scatter.ring";
+      return mapped && request.ranks <= kFewRanks ? "reduce_scatter.kept" : "reduce_scatter.ring";
     case Operation::allgatherv:
       return "allgatherv.direct";
     case Operation::alltoallv:
@@ -214,6 +215,7 @@ base::Result<Selection::Choice> Selection::choose(const Call& call, const Algori
       call.algorithm == nullptr && forced == nullptr
           ? table_.find(request, call.whole != 0 ? call.whole : request.bytes, !reachable, mapped)
           : nullptr;
+  if (row != nullptr && call.apart && !row->algorithm->apart) row = nullptr;
   Choice choice{nullptr, call.segment_bytes, call.algorithm != nullptr || forced != nullptr};
   if (choice.segment_bytes == 0 && row != nullptr) choice.segment_bytes = row->segment_bytes;
   if (choice.segment_bytes == 0) choice.segment_bytes = segment_bytes_;
@@ -240,6 +242,13 @@ base::Result<Selection::Choice> Selection::choose(const Call& call, const Algori
   else
     choice.algorithm = row != nullptr ? row->algorithm : find_algorithm(usual(request, reachable, mapped));
   return choice;
+}
+
+bool Selection::may_cut(const AlgorithmRequest& request) const {
+  const Algorithm* named = forced_[static_cast<std::size_t>(request.operation)];
+  if (named == nullptr)
+    if (const auto* row = table_.find(request, request.bytes, true, true); row != nullptr) named = row->algorithm;
+  return named == nullptr || named->apart;
 }
 
 }  // namespace heddle::collective

@@ -21,8 +21,9 @@ namespace heddle::collective {
 //   operation buffers ranks bytes algorithm segment
 //   broadcast kept    4     8K    broadcast.flat -
 // buffers: `kept` (through memory of the operation's own: blocking calls, except for blocks of more
-// than 64K in all) or `callers` (all others). ranks, bytes (of a block; of the whole call if it
-// goes in pieces): upper limits; * any. segment: maximum bytes of one step; - the configured value.
+// than 64K in all where these do not go in pieces) or `callers` (all others). ranks, bytes (of a
+// block; of the whole call if it goes in pieces): upper limits; * any. segment: maximum bytes of
+// one step; - the configured value.
 class SelectionTable {
  public:
   struct Row {
@@ -54,6 +55,8 @@ class SelectionTable {
 // Up to this size data goes through kept memory: a copy costs less than the message that a peer has
 // begun.
 inline constexpr std::uint64_t kKeptBytes = 8192;
+// At most this many ranks access each other's, or one rank's, memory at once.
+inline constexpr Rank kFewRanks = 16;
 
 // Chooses the algorithm of an operation, and the length of its segments. All ranks choose alike,
 // since they know the same.
@@ -77,6 +80,10 @@ class Selection {
   // it.
   [[nodiscard]] base::Result<Choice> choose(const Call& call, const AlgorithmRequest& request, bool reachable,
                                             bool mapped) const;
+  // Whether a blocking call of blocks may go in pieces of all blocks, where ranks map each other's
+  // memory: not if HEDDLE_COLLECTIVE_ALGORITHMS or the table names an algorithm that needs the
+  // blocks side by side.
+  [[nodiscard]] bool may_cut(const AlgorithmRequest& request) const;
 
  private:
   std::array<const Algorithm*, static_cast<std::size_t>(Operation::kCount)> forced_{};

@@ -168,6 +168,35 @@ TEST(Selection, AsksTheTableForTheWholeOfACallInPieces) {
   EXPECT_STREQ(from.choose(piece, request, false, true)->algorithm->name, "broadcast.chain");
 }
 
+// The blocks of a piece lie apart, so the piece needs an algorithm that takes each block by itself.
+TEST(Selection, APieceOfBlocksGoesThroughKeptMemory) {
+  const auto of = [](const Selection& from, Operation operation) {
+    Call piece = call_of(operation, 65'536);
+    piece.whole = 1 << 20;
+    piece.apart = true;
+    const AlgorithmRequest request{operation, 0, 16, 0, 65'536, 1, 0, {0, 0, 0}};
+    return from.choose(piece, request, false, true)->algorithm->name;
+  };
+  const Selection plain = selection("", "");
+  EXPECT_STREQ(of(plain, Operation::alltoall), "alltoall.kept");
+  EXPECT_STREQ(of(plain, Operation::allgather), "allgather.kept");
+  const Selection tuned = selection("", "alltoall kept * * alltoall.grid -\nallgather kept * * allgather.bruck -\n");
+  EXPECT_EQ(chosen(tuned, Operation::alltoall, 16, 64, false), "alltoall.grid");
+  EXPECT_STREQ(of(tuned, Operation::alltoall), "alltoall.kept");
+  EXPECT_STREQ(of(tuned, Operation::allgather), "allgather.kept");
+
+  const auto may_cut = [](const Selection& from, Operation operation) {
+    return from.may_cut({operation, 0, 16, 0, 1 << 20, 1, 0, {0, 0, 0}});
+  };
+  EXPECT_TRUE(may_cut(plain, Operation::alltoall));
+  EXPECT_TRUE(may_cut(selection("alltoall.kept", ""), Operation::alltoall));
+  const Selection named = selection("alltoall.pairwise", "");
+  EXPECT_FALSE(may_cut(named, Operation::alltoall));
+  EXPECT_TRUE(may_cut(named, Operation::allgather));
+  EXPECT_FALSE(may_cut(tuned, Operation::alltoall));
+  EXPECT_TRUE(may_cut(selection("", "alltoall kept * 64K alltoall.grid -\n"), Operation::alltoall));
+}
+
 TEST(Table, ThatIsNotThereIsTold) {
   ASSERT_FALSE(SelectionTable::read("/no/such/table"));
   EXPECT_NE(std::string(base::last_message()).find("/no/such/table cannot be read"), std::string::npos);

@@ -29,6 +29,23 @@ SoftwareRunner::SoftwareRunner(const Plan& plan, const Places& places)
       received_(receive_bytes(plan.request, plan.request.rank)),
       exposes_(plan.algorithm.reach == Algorithm::Reach::get) {}
 
+namespace {
+
+// The commands for a piece whose blocks lie apart in the caller's memory.
+Schedule spread(const Schedule& schedule, const Call& call) {
+  Schedule all = schedule;
+  const auto move = [&](Block& block, Place place) {
+    if (block.bytes != 0 && block.place == place) block.offset += block.offset / call.bytes * (call.whole - call.bytes);
+  };
+  for (ScheduleCommand& command : all.commands) {
+    move(command.source, Place::send);
+    move(command.destination, Place::receive);
+  }
+  return all;
+}
+
+}  // namespace
+
 SoftwareRunner::~SoftwareRunner() {
   for (engine::RemoteRegion* remote : imported_) team_.context().objects().close_remote(remote);
 }
@@ -55,7 +72,7 @@ base::Status SoftwareRunner::bind(const Schedule& schedule, std::span<const Setu
   RankMemory& mine = memory[team_.rank()];
   mine.counters = places_.counters();
   mine.places[static_cast<std::size_t>(Place::scratch)] = places_.scratch();
-  bind_to(schedule, memory, call_.reduction);
+  bind_to(call_.apart ? spread(schedule, call_) : schedule, memory, call_.reduction);
   set_buffers(call_);
   return HEDDLE_DONE;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fence.hpp"
+#include "collective/blocking.hpp"
 #include "collective/collective.hpp"
 #include "engine/handles.hpp"
 #include "wire/packet.hpp"
@@ -16,12 +17,6 @@
 namespace heddle::collective {
 
 namespace {
-
-// Operations that a team keeps ready for blocking calls.
-constexpr std::size_t kMostKept = 64;
-// Vectors of blocking calls go in pieces of this many bytes, which are still in the cache when they
-// are copied on.
-constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 10;
 
 // The record that every rank announces when it makes a team of the whole job.
 struct Announcement {
@@ -129,7 +124,8 @@ Team::Team(Commons& commons, std::vector<std::uint32_t> ranks, std::uint32_t mem
       piece_(piece),
       among_alike_(commons.count_team(ranks_)),
       identity_(digest_of(ranks_) + among_alike_),
-      setups_(*this, std::move(assembly)) {
+      setups_(*this, std::move(assembly)),
+      blocking_(std::make_unique<BlockingCalls>(*this)) {
   for (std::uint32_t i = 0; i < ranks_.size(); ++i) members_.emplace(ranks_[i], i);
   // For a debugger; all teams are alike. A vector begins with the pointers to its first element
   // and behind its last one.
@@ -146,8 +142,7 @@ std::string Team::words() const {
 }
 
 Team::~Team() {
-  kept_by_key_.clear();
-  kept_.clear();
+  blocking_.reset();
   if (failed_member()) networks_.leave();
   const Assembly& assembly = setups_.assembly();
   if (assembly.status() == HEDDLE_DONE) commons_.arena().give_back_after(piece_, assembly.final_counters(), {});
@@ -272,7 +267,7 @@ base::Result<Team*> Team::make(SetupRecord record) {
         worker::awaits(wait, "not all members have made the same call");
         wait.step = {identity(), calls_, size(), words(), "the making of a team"};
       },
-      [this](std::int64_t ns) { return setups_.fetch(ns); });
+      [this](std::int64_t ns) { return setups_.fetch(ns); }, waits_);
   const base::Status status = round.status();
   if (status == HEDDLE_DONE && *made != nullptr) return made;
   if (made && *made != nullptr) {
@@ -302,6 +297,7 @@ base::Result<Team*> Team::build(const SetupRecord& mine, std::span<const SetupRe
 }
 
 base::Status Team::close() {
+  if (running_) return base::fail(HEDDLE_ERR_STATE, "a blocking call on the team is under way: it cannot be freed");
   if (const std::size_t open = open_.load(std::memory_order_acquire); open > 0) {
     return base::fail(HEDDLE_ERR_STATE,
                       "the team has %zu operations that are not freed, or not waited for; end them before the team",
@@ -382,88 +378,22 @@ base::Result<Collective*> Team::start(const Call& call) {
   return open(call, Use::once);
 }
 
-std::size_t Team::KeyHash::operator()(const Key& key) const {
-  std::uint64_t hash = static_cast<std::uint64_t>(key.operation) << 32 | key.root;
-  for (const std::uint64_t part :
-       {key.bytes, key.whole, key.element_bytes, std::uint64_t{key.reduction_name} << 1 | key.turn})
-    hash = (hash ^ part) * 0x9E3779B97F4A7C15ULL;
-  return hash ^ hash >> 32;
-}
-
-base::Result<Collective*> Team::kept(const Call& call, std::uint32_t turn) {
-  const Key key{call.operation, call.root, call.bytes, call.whole, call.element_bytes, call.reduction_name, turn};
-  if (!kept_.empty() && kept_.front().key == key) return kept_.front().collective.get();
-  if (const auto known = kept_by_key_.find(key); known != kept_by_key_.end()) {
-    kept_.splice(kept_.begin(), kept_, known->second);
-    return kept_.front().collective.get();
-  }
-  if (kept_.size() == kMostKept) {
-    kept_by_key_.erase(kept_.back().key);
-    kept_.pop_back();
-  }
-  auto made = Collective::make(*this, call, Use::kept);
-  if (!made) return made.status();
-  (*made)->set_number(calls_);
-  setups_.submit(**made);
-  const base::Status status = (*made)->wait_ready();
-  if (networks_.decided(status, (*made)->by_interface())) return kept(call, turn);
-  if (status != HEDDLE_DONE) return status;
-  kept_.push_front({key, std::move(*made)});
-  kept_by_key_.emplace(key, kept_.begin());
-  return kept_.front().collective.get();
-}
-
-base::Status Team::run_piece(const Call& call, std::uint32_t turn) {
-  auto collective = kept(call, turn);
-  if (!collective) return collective.status();
-  (*collective)->set_number(calls_);
-  return (*collective)->run_with(call);
-}
-
-base::Status Team::run_whole(const Call& call) {
-  base::show_told();
-  auto collective = open(call, Use::once);
-  return collective ? (*collective)->wait(HEDDLE_FOREVER) : collective.status();
-}
-
 base::Status Team::run(const Call& call) {
   if (engine::inside_of() != nullptr) return engine::reject_wait("a collective call");
+  if (running_) {
+    return base::fail(HEDDLE_ERR_STATE,
+                      "a blocking call on this team is under way: no other may come from the progress of its waits "
+                      "(heddle_team_set_waits), or from another thread");
+  }
+  struct Running {
+    bool& now;
+    explicit Running(bool& is) : now(is) { now = true; }
+    ~Running() { now = false; }
+  } const running(running_);
   come_to_next();
-  const base::Status status = run_any(call);
+  const base::Status status = blocking_->run(call);
   pass(calls_);
   return status;
-}
-
-base::Status Team::run_any(const Call& call) {
-  switch (call.operation) {
-    case Operation::barrier:
-      return run_piece(call);
-    case Operation::broadcast:
-    case Operation::reduce:
-    case Operation::allreduce:
-    case Operation::scan:
-      break;
-    case Operation::allgatherv:
-    case Operation::alltoallv:
-    case Operation::gatherv:
-    case Operation::scatterv:
-    case Operation::neighbor_alltoallv:
-      // the lists of other members may have changed, though this member's have not
-      return run_whole(call);
-    default:
-      return call.bytes * size() <= kPieceBytes ? run_piece(call) : run_whole(call);
-  }
-  const std::uint64_t most = std::max(kPieceBytes / call.element_bytes * call.element_bytes, call.element_bytes);
-  std::uint32_t turn = 0;
-  for (std::uint64_t at = 0; at < call.bytes; at += most, turn ^= 1) {
-    Call piece = call;
-    piece.bytes = std::min(most, call.bytes - at);
-    piece.whole = call.bytes;
-    if (call.send != nullptr) piece.send = static_cast<const std::byte*>(call.send) + at;
-    if (call.receive != nullptr) piece.receive = static_cast<std::byte*>(call.receive) + at;
-    if (const base::Status status = run_piece(piece, turn); status != HEDDLE_DONE) return status;
-  }
-  return HEDDLE_DONE;
 }
 
 // Teams that a rank makes alone, from the members' offers: the program has carried the members'

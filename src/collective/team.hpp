@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +22,7 @@
 
 namespace heddle::collective {
 
+class BlockingCalls;
 class Collective;
 
 class Team {
@@ -79,6 +79,10 @@ class Team {
   // all members.
   [[nodiscard]] bool mapped() const { return mapped_; }
 
+  // How threads wait in calls on this team. Set while none is under way.
+  void set_waits(const Waits& waits) { waits_ = waits; }
+  [[nodiscard]] const Waits& waits() const { return waits_; }
+
   // Collective. Creates a persistent operation, which is not started: memory, addresses and
   // schedule are ready on return.
   base::Result<Collective*> init(const Call& call);
@@ -97,29 +101,15 @@ class Team {
   // The same for the member that has failed, or whose connection was lost.
   [[nodiscard]] base::Status report_dead() const;
   [[nodiscard]] TeamNetworks& networks() { return networks_; }
+  // The number of the present call, for the thread that is in it.
+  [[nodiscard]] std::uint64_t calls() const { return calls_; }
+  // Creates an operation for the present call.
+  base::Result<Collective*> open(const Call& call, Use use);
   void opened() { open_.fetch_add(1, std::memory_order_relaxed); }
   // The last call that an operation makes to its team.
   void closed() { open_.fetch_sub(1, std::memory_order_release); }
 
  private:
-  struct Key {
-    Operation operation;
-    std::uint32_t root;
-    std::uint64_t bytes;
-    std::uint64_t whole;
-    std::uint64_t element_bytes;
-    std::uint32_t reduction_name;
-    // pieces of one call alternate, so that one is filled while the other is emptied
-    std::uint32_t turn;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const;
-  };
-  struct Kept {
-    Key key;
-    std::unique_ptr<Collective> collective;
-  };
   // The members of a new team.
   struct Members {
     std::vector<std::uint32_t> ranks;   // in the job, by member
@@ -131,12 +121,7 @@ class Team {
   base::Result<Team*> make(SetupRecord record);
   static base::Result<Team*> confirmed(worker::Context& context, base::Result<Team*> made);
   base::Result<Team*> build(const SetupRecord& mine, std::span<const SetupRecord> records, TeamPiece& piece);
-  base::Result<Collective*> kept(const Call& call, std::uint32_t turn);
   void come_to_next();
-  base::Result<Collective*> open(const Call& call, Use use);
-  base::Status run_piece(const Call& call, std::uint32_t turn = 0);
-  base::Status run_whole(const Call& call);
-  base::Status run_any(const Call& call);
 
   Commons& commons_;
   const std::vector<std::uint32_t> ranks_;  // ranks in the job, by member
@@ -147,18 +132,17 @@ class Team {
   const std::uint64_t identity_;
   // collective calls, from 1; for the one thread that is in one
   std::uint64_t calls_ = 0;
+  bool running_ = false;                  // a blocking one; likewise
   std::atomic<std::uint64_t> passed_{0};  // relaxed: for reports
   std::atomic<std::uint64_t> ended_{0};   // likewise
   std::unordered_map<std::uint32_t, std::uint32_t> members_;
   Setups setups_;
+  Waits waits_;
   // Number of open persistent and nonblocking operations. Release by closed(), partner: the acquire
   // load in close().
   std::atomic<std::size_t> open_{0};
   TeamNetworks networks_;
-  // Operations for blocking calls, the last used first. For the one thread that is in a collective
-  // call; all members keep and drop the same ones.
-  std::list<Kept> kept_;
-  std::unordered_map<Key, std::list<Kept>::iterator, KeyHash> kept_by_key_;
+  std::unique_ptr<BlockingCalls> blocking_;
 };
 
 }  // namespace heddle::collective

@@ -310,7 +310,7 @@ class Tagged final : public engine::Protocol {
   bool advance_receiving();
   void unlist(PipeIn& pipe);
   [[nodiscard]] static bool is_quiet(PipeIn& pipe);
-  bool advance_quiet(PipeIn& pipe, bool* copied);
+  bool advance_pulls(PipeIn& pipe, bool* copied);
   bool has_ended(const PipeIn& pipe);
   void end_pipes_of_failed();
   void end_pipes(base::Status status);

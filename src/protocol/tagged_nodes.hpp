@@ -113,7 +113,7 @@ struct Tagged::PipeIn {
   std::uint64_t pulls = 0;  // so many so far
   bool moved = true;        // something has come since the last pass, or is now waited for
   std::uint32_t quiet = 0;  // passes since, without anything
-  std::uint64_t since = 0;  // ns: the first look at the clock since; 0: not yet
+  std::uint64_t since = 0;  // ns: the first look at the clock since, for offers; 0: not yet
   bool listed = false;
   PipeIn* next = nullptr;  // in receiving_
   PipeIn* made_before = nullptr;

@@ -19,7 +19,7 @@ constexpr std::uint64_t kPatienceNs = 25'000;
 // Then it was inside. It may be taking in what is sent to it, or copying a step by itself: two that
 // send to each other would else both copy by the kernel, each since the other does.
 constexpr std::uint64_t kPatienceBegunNs = 50'000;
-// Of so many passes in vain, one asks whether the sender is there.
+// Of so many passes in vain, one asks whether the sender of parts is there.
 constexpr std::uint32_t kQuiet = 8;
 // What it copies in one step. Meanwhile parts may come, which fewer cells than there are hold.
 constexpr std::uint64_t kStep = std::uint64_t{128} << 10;
@@ -221,15 +221,19 @@ bool Tagged::advance_receiving() {
   for (PipeIn *pipe = receiving_, *next = nullptr; pipe != nullptr; pipe = next) {
     next = pipe->next;  // code at the end of a receive adds to the front only
     if (core_.failed[pipe->from.rank]) end_pipe(*pipe, HEDDLE_ERR_PEER_FAILED);
-    if (pipe->first != nullptr && tell_pulls(*pipe)) moved = true;
-    if (is_quiet(*pipe) && advance_quiet(*pipe, &copied)) moved = true;
+    const bool quiet = is_quiet(*pipe);
+    if (pipe->first != nullptr && advance_pulls(*pipe, &copied)) moved = true;
+    if (quiet && pipe->bytes != 0 && has_ended(*pipe)) {
+      end_parts(*pipe, HEDDLE_ERR_CANCELLED);
+      moved = true;
+    }
     if (pipe->first == nullptr && pipe->bytes == 0) unlist(*pipe);
   }
   return moved;
 }
 
-// Nothing has come from there for a while, in passes. What is slow to ask is asked only then: the
-// clock alone takes as long as a part of a few KiB.
+// Nothing has come from there for a while, in passes. For messages in parts no clock is read, which
+// would take as long as a part of a few KiB.
 bool Tagged::is_quiet(PipeIn& pipe) {
   if (std::exchange(pipe.moved, false)) {
     pipe.quiet = 0;
@@ -245,29 +249,20 @@ void Tagged::unlist(PipeIn& pipe) {
   pipe.listed = false;
 }
 
-bool Tagged::advance_quiet(PipeIn& pipe, bool* copied) {
-  const bool ended = has_ended(pipe);
-  if (ended && pipe.bytes != 0) {
-    end_parts(pipe, HEDDLE_ERR_CANCELLED);
-    return true;
-  }
-  if (pipe.first == nullptr) return false;
+bool Tagged::advance_pulls(PipeIn& pipe, bool* copied) {
+  const bool moved = tell_pulls(pipe);
   const std::uint64_t now = core_.job.clock().now_ns();
   if (pipe.since == 0) pipe.since = now;
-  if (now < pipe.since + (pipe.first->front == 0 ? kPatienceNs : kPatienceBegunNs)) return false;
-  if (ended) {
+  if (now < pipe.since + (pipe.first->front == 0 ? kPatienceNs : kPatienceBegunNs)) return moved;
+  if (has_ended(pipe)) {
     end_pull(pipe, *pipe.first, HEDDLE_ERR_CANCELLED);
     return true;
   }
   // The memory of a sender that is closed is the program's again.
-  if (*copied || transport_.closed({pipe.from.rank, pipe.from.worker})) return false;
+  if (*copied || transport_.closed({pipe.from.rank, pipe.from.worker})) return moved;
   *copied = copy_back(pipe, *pipe.first);
-  if (*copied) {
-    pipe.quiet = kQuiet - 1;  // the next step comes in the next pass
-  } else {
-    pipe.since = now;  // it is tried again after a while
-  }
-  return *copied;
+  if (!*copied) pipe.since = now;  // it is tried again after a while
+  return *copied || moved;
 }
 
 // The sender has closed its worker, and everything has been taken in that it sent before.

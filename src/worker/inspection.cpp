@@ -162,6 +162,22 @@ tap::Wait Inspection::told(const Waiting& waiting) {
   return told_by(facts, {});
 }
 
+bool Inspection::speaks(const Waiting& waiting) {
+  return waiting.tell != nullptr && !leaves_team_open(facts_of(waiting));
+}
+
+// Of a wait of which the program tells, where no launcher would report it.
+void Inspection::report(const Waiting& waiting, std::uint64_t seconds) {
+  heddle_wait_facts facts = facts_of(waiting);
+  if (leaves_team_open(facts)) return;  // the call within the wait reports
+  const tap::Wait wait = told_by(facts, {});
+  std::string what = wait.awaited;
+  if (what.empty() && wait.step)
+    what = wait.step->operation + " #" + std::to_string(wait.step->number) + " of " + wait.step->team_name;
+  context_.environment().log.say("%s has waited %llu s: %s", wait.call.c_str(),
+                                 static_cast<unsigned long long>(seconds), what.c_str());
+}
+
 bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
   bool tells = false;
   bool wanted = false;
@@ -214,11 +230,7 @@ bool Inspection::note(const Waiting& waiting, std::uint64_t now) {
       thread->row.begin(facts.call, waiting.worker);
     }
   }
-  if (reports != 0) {
-    heddle_wait_facts facts = facts_of(waiting);
-    context_.environment().log.say("%s has waited %llu s: %s", facts.call != nullptr ? facts.call : "a loop",
-                                   static_cast<unsigned long long>(reports), text_of(facts.text).c_str());
-  }
+  if (reports != 0) report(waiting, reports);
   if (tells && !context_.bootstrap().note_waiting()) {  // if this fails, the next round tries again
     const std::lock_guard lock(mutex_);
     if (Thread* thread = find(this_thread()); thread != nullptr) thread->told = false;

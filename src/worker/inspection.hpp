@@ -106,6 +106,8 @@ class Inspection final : public bootstrap::Observed {
   };
   // What `tell` says of the wait.
   [[nodiscard]] static tap::Wait told(const Waiting& waiting);
+  // False: it tells nothing, or leaves it to the call within the wait.
+  [[nodiscard]] static bool speaks(const Waiting& waiting);
   // True: an inspection wants to know what the thread waits for, or it is time to show that to a
   // debugger; the thread must answer(). `now`: of the context's clock.
   [[nodiscard]] bool note(const Waiting& waiting, std::uint64_t now);
@@ -138,6 +140,7 @@ class Inspection final : public bootstrap::Observed {
   void named(std::uint64_t handle);
 
  private:
+  void report(const Waiting& waiting, std::uint64_t seconds);
   // A debugger is shown a wait that has lasted for kTellNs, then each time that this time has
   // doubled, and at least once a second.
   static constexpr std::uint64_t kTellNs = 10'000'000;

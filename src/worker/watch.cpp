@@ -13,7 +13,6 @@
 #include "worker/worker.hpp"
 
 namespace heddle::worker {
-namespace {}  // namespace
 
 void awaits(tap::Wait& wait, const char* format, ...) {
   std::array<char, tap::kMostText> text{};
@@ -56,7 +55,7 @@ Watch::Due Watch::look_for_others(bool napping) {
     known_ |= kInspection;
     if (inspection.note({call_, worker, nullptr, nullptr}, context_.clock().now_ns())) due = Due::answer;
   }
-  if (inspection.watched()) return due;
+  if (inspection.watched() || !reports_) return due;
   // No launcher would report the wait, so it reports itself if the user has asked for that.
   const base::Config& config = context_.environment().config;
   const std::uint64_t period =
@@ -134,6 +133,32 @@ void Watch::report(const char* awaited) {
   } else if (worker_ != nullptr) {
     worker::report_operations(*worker_);
   }
+}
+
+// ---- ToldWait -----------------------------------------------------------------------------------
+
+void ToldWait::say(void* self, heddle_wait_facts* facts) {
+  const Facts& told = static_cast<const ToldWait*>(self)->facts_;
+  facts->call = told.call;
+  told.tell(told.arg, facts);
+}
+
+Inspection::Waiting ToldWait::waiting() {
+  return {nullptr, worker_ != nullptr ? worker_->index() : tap::kNobody, &say, this};
+}
+
+void ToldWait::note_now() {
+  noted_ = true;
+  Inspection& inspection = context_.inspection();
+  if (inspection.note(waiting(), context_.clock().now_ns())) inspection.answer(Inspection::From::program, {});
+}
+
+void ToldWait::end() {
+  context_.inspection().end_noted(this);
+}
+
+void ToldWait::describe(tap::Wait& wait) {
+  if (tells()) wait = Inspection::told(waiting());
 }
 
 }  // namespace heddle::worker

@@ -13,6 +13,7 @@
 #include "heddle/heddle.h"
 #include "tap/snapshot.hpp"
 #include "tap/trace_file.hpp"
+#include "worker/inspection.hpp"
 
 namespace heddle::worker {
 
@@ -58,6 +59,8 @@ class Watch {
     known_ = kNobody;
   }
   [[nodiscard]] const Waited& waited() const { return waited_; }
+  // False: the wait is reported by its ToldWait.
+  void set_reports(bool reports) { reports_ = reports; }
   // The wait is about to return, and the program may go on with it.
   void may_resume() { resumes_ = true; }
 
@@ -101,8 +104,49 @@ class Watch {
   static constexpr std::uint8_t kProbe = 8;
   std::uint8_t known_ = kNobody;
   bool resumes_ = false;
+  bool reports_ = true;
   std::uint32_t naps_ = 0;  // of a traced wait
   Waited waited_;
+};
+
+// A wait of which a library on top of Heddle tells what it is for, as by heddle_wait_note. Used by
+// the thread that waits.
+class ToldWait {
+ public:
+  struct Facts {
+    const char* call;       // in reports; `tell` may name another
+    heddle_tell_wait tell;  // null: nothing is told
+    void* arg;
+  };
+  // `worker`: on which it waits; null: on none, or on all.
+  ToldWait(Context& context, const Worker* worker, const Facts& facts)
+      : context_(context), worker_(worker), facts_(facts) {}
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+  ~ToldWait() {
+    if (noted_) [[unlikely]]
+      end();
+  }
+  [[nodiscard]] bool tells() const { return facts_.tell != nullptr; }
+  // Inspection::speaks()
+  [[nodiscard]] bool speaks() { return Inspection::speaks(waiting()); }
+  // In each round that rests.
+  void note() {
+    if (tells()) note_now();
+  }
+  // For Watch::round(). May throw std::bad_alloc.
+  void describe(tap::Wait& wait);
+
+ private:
+  static void say(void* self, heddle_wait_facts* facts);
+  [[nodiscard]] Inspection::Waiting waiting();
+  void note_now();
+  void end();
+
+  Context& context_;
+  const Worker* const worker_;
+  const Facts facts_;
+  bool noted_ = false;
 };
 
 // For waits that have no more to say than the operations of the worker.

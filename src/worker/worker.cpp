@@ -282,51 +282,11 @@ base::Status Worker::wait_moved(std::uint64_t handle, std::int64_t timeout_ns) {
   }
 }
 
-namespace {
-
-// The facts of a wait for a condition, for its context's inspection.
-class ToldCondition {
- public:
-  ToldCondition(Context& context, std::uint32_t worker, const heddle_wait_condition& condition)
-      : context_(context), worker_(worker), condition_(condition) {}
-  ToldCondition(const ToldCondition&) = delete;
-  ToldCondition& operator=(const ToldCondition&) = delete;
-  ~ToldCondition() {
-    if (noted_) context_.inspection().end_noted(this);
-  }
-  // In each round that rests.
-  void note() {
-    if (condition_.tell == nullptr) return;
-    noted_ = true;
-    Inspection& inspection = context_.inspection();
-    if (inspection.note(waiting(), context_.clock().now_ns())) inspection.answer(Inspection::From::program, {});
-  }
-  // For Watch::round().
-  void describe(tap::Wait& wait) {
-    if (condition_.tell != nullptr) wait = Inspection::told(waiting());
-  }
-
- private:
-  Inspection::Waiting waiting() { return {nullptr, worker_, &tell, this}; }
-  static void tell(void* self, heddle_wait_facts* facts) {
-    const heddle_wait_condition& condition = static_cast<const ToldCondition*>(self)->condition_;
-    facts->call = condition.call;
-    condition.tell(condition.arg, facts);
-  }
-
-  Context& context_;
-  const std::uint32_t worker_;
-  const heddle_wait_condition& condition_;
-  bool noted_ = false;
-};
-
-}  // namespace
-
 base::Status Worker::wait_for(const heddle_wait_condition& condition, std::int64_t timeout_ns) {
   if (engine::inside_of() != nullptr) [[unlikely]]
     return engine::reject_wait(condition.call);
   Rounds rounds(*this, {condition.call, timeout_ns});
-  ToldCondition told(context_, index_, condition);
+  ToldWait told(context_, this, {condition.call, condition.tell, condition.arg});
   for (;;) {
     const std::uint64_t seen = moved();
     const base::Status status = condition.ready(condition.arg);

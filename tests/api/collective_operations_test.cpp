@@ -68,6 +68,45 @@ TEST_P(OperationsOf, AMebibyteByAllAlgorithms) {
   });
 }
 
+// Blocking calls of longer blocks go in pieces of all blocks: the last one is shorter.
+TEST_P(OperationsOf, LongBlocksInPieces) {
+  if (GetParam() != Operation::alltoall && GetParam() != Operation::allgather) return;
+  for (const std::uint32_t ranks : base::few_if_sanitized<std::vector<std::uint32_t>>({2, 3}, {2, 3, 5, 16, 17})) {
+    run_members(ranks, "shm", [&](const Member& member) {
+      for (const std::uint64_t bytes : {32'769U, 70'001U, 200'001U}) {
+        for (const bool in_place : {false, true}) {
+          Part part(member.context, member.world, {GetParam(), bytes, 0, Memory::own, in_place, nullptr, 0});
+          part.run(Form::blocking, 3);
+        }
+      }
+    });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
+// Where peers reach the memory of all members they put straight into it. Members tell each other
+// now and then.
+TEST_P(OperationsOf, LongBlocksIntoMemoryThatChanges) {
+  if (GetParam() != Operation::alltoall && GetParam() != Operation::allgather) return;
+  for (const std::uint32_t ranks : {2U, 5U}) {
+    run_members(ranks, "shm", [&](const Member& member) {
+      Part own(member.context, member.world, {GetParam(), 140'001, 0, Memory::own, false, nullptr, 0});
+      Part allocated(member.context, member.world, {GetParam(), 140'001, 0, Memory::allocated, false, nullptr, 0});
+      const auto run_in = [](Part& part, std::uint64_t run) {
+        part.fill(run);
+        must(part.blocking(), part.describe());
+        part.verify(run);
+      };
+      std::uint64_t run = 0;
+      for (int i = 0; i < 8; ++i) run_in(allocated, ++run);
+      for (int i = 0; i < 8; ++i) run_in(member.world.rank() == 0 ? own : allocated, ++run);
+      for (int i = 0; i < 5; ++i) run_in(own, ++run);
+      for (std::uint32_t i = 0; i < 9; ++i) run_in((i + member.world.rank()) % 3 == 0 ? own : allocated, ++run);
+    });
+    ASSERT_FALSE(HasFailure()) << ranks << " ranks";
+  }
+}
+
 TEST_P(OperationsOf, PipelinesInSegmentsThatDoNotDivideTheBytes) {
   for (const std::uint32_t ranks : {2U, 5U}) {
     run_members(ranks, "shm", [&](const Member& member) {

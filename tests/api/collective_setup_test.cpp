@@ -1,5 +1,6 @@
 // The set-up of operations: memory of their own for slots, wrong arguments at one member and at
 // all, progress by other waits.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -92,6 +93,82 @@ TEST(CollectiveSetup, LengthsThatDifferByWholePiecesAreTold) {
     const std::size_t bytes = member.rank() == 0 ? data.size() : 128U << 10U;
     must_be(heddle_broadcast(member.world.handle(), data.data(), bytes, 0) == HEDDLE_ERR_ARGUMENT, "they differ");
     must(heddle_broadcast(member.world.handle(), data.data(), data.size(), 0), "the team goes on");
+  });
+}
+
+// Members keep operations, and know of each other that they do: calls that differ must not change
+// that. Before, the second right call was in pieces at one member only.
+TEST(CollectiveSetup, CallsThatDifferLeaveNothingBehind) {
+  run_members(2, "shm", [](Member& member) {
+    constexpr std::size_t kLengths[] = {70'000, 300'000};
+    std::vector<std::byte> send(2 * 300'032);
+    std::vector<std::byte> receive(2 * 300'032);
+    const auto call = [&](std::size_t bytes) {
+      return heddle_alltoall(member.world.handle(), send.data(), receive.data(), bytes);
+    };
+    for (const std::size_t bytes : kLengths) {
+      for (std::size_t turn = 0; turn < 3; ++turn) {
+        must_be(call(bytes + turn * 8 + member.rank() * 4) == HEDDLE_ERR_ARGUMENT, "they differ");
+        for (int again = 0; again < 5; ++again) must(call(bytes + turn * 8), "the team goes on");
+      }
+    }
+  });
+}
+
+// A call in pieces that is kept sets nothing up between its pieces: there the root of a broadcast
+// is ahead, and would remain so if the set-up failed. So its second call waits for nobody.
+TEST(CollectiveSetup, ARootIsACallAhead) {
+  for (const std::uint32_t ranks : {2U, 3U}) {
+    run_members(ranks, "shm", [&](Member& member) {
+      const Worker worker = member.context.open_worker();
+      std::vector<std::uint8_t> data(ranks == 2 ? 150'000 : 600'000);
+      const heddle_team team = member.world.handle();
+      const auto call = [&](std::uint8_t value) {
+        if (member.rank() == 0) std::fill(data.begin(), data.end(), value);
+        must(heddle_broadcast(team, data.data(), data.size(), 0), "broadcast");
+        const auto is_value = [&](std::uint8_t one) { return one == value; };
+        must_be(std::all_of(data.begin(), data.end(), is_value), "broadcast " + std::to_string(value));
+      };
+      for (std::uint8_t value = 1; value < 40; value += 2) {
+        call(value);
+        if (member.rank() != 0) {
+          heddle_receive receive{};
+          constexpr heddle_wanted kAhead{{0, 0}, 1, ~std::uint64_t{0}};
+          must(heddle_recv(worker.handle(), &kAhead, nullptr, 0, &receive, nullptr), "receive");
+          must(heddle_recv_wait(worker.handle(), &receive, HEDDLE_FOREVER), "wait");
+        }
+        call(static_cast<std::uint8_t>(value + 1));
+        for (std::uint32_t to = 1; to < ranks && member.rank() == 0; ++to)
+          must(heddle_send(worker.handle(), {to, 0}, 1, nullptr, 0, nullptr), "send");
+      }
+    });
+  }
+}
+
+// Many lengths on many teams: operations that are kept do not use up the memory that teams share.
+TEST(CollectiveSetup, WhatIsKeptMakesRoom) {
+  const std::vector<std::pair<const char*, const char*>> variables = {{"HEDDLE_COLLECTIVE_BYTES", "1M"}};
+  const Variables little(variables);
+  run_members(4, "shm", [](Member& member) {
+    std::vector<Team> teams;
+    for (int i = 0; i < 6; ++i) teams.push_back(member.world.split(0, member.world.rank()));
+    std::vector<std::byte> send(4 * 100'000);
+    std::vector<std::byte> receive(4 * 100'000);
+    for (const Team& team : teams) {
+      for (std::size_t bytes = 30'000; bytes < 100'000; bytes += 10'000) {
+        for (int again = 0; again < 3; ++again) {
+          std::fill(send.begin(), send.end(), static_cast<std::byte>(team.rank() + again));
+          must(heddle_alltoall(team.handle(), send.data(), receive.data(), bytes), "alltoall");
+          for (std::uint32_t from = 0; from < 4; ++from) {
+            must_be(receive[from * bytes] == static_cast<std::byte>(from + again) &&
+                        receive[(from + 1) * bytes - 1] == static_cast<std::byte>(from + again),
+                    "blocks of " + std::to_string(bytes));
+          }
+          must(heddle_broadcast(team.handle(), send.data(), bytes * 4, 1), "broadcast");
+          must_be(send[bytes * 4 - 1] == static_cast<std::byte>(1 + again), "the root's");
+        }
+      }
+    }
   });
 }
 

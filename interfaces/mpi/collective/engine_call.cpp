@@ -137,9 +137,9 @@ struct KeptOperations {
 
 namespace {
 
-// If a block has more bytes than this, the copies cost too much. The blocks of all members together
-// may have sixteen times as many.
-constexpr std::size_t kShortBytes = 4096;
+// If a block has more bytes than this, the engine's blocking calls are as fast: they check more,
+// and copy less. The blocks of all members together may have sixteen times as many.
+constexpr std::size_t kShortBytes = 2048;
 constexpr std::size_t kShortBytesOfAll = std::size_t{16} * kShortBytes;
 constexpr std::size_t kMostKept = 32;
 // A key whose calls let some members run ahead of others gets more operations after so many calls,
@@ -148,8 +148,17 @@ constexpr std::size_t kMostKept = 32;
 // collectives, which all communicators share.
 constexpr std::uint32_t kOften = 16;
 constexpr std::size_t kTurns = 8;
-constexpr std::size_t kTurnBytes = std::size_t{4} * kShortBytes;
+constexpr std::size_t kTurnBytes = std::size_t{8} * kShortBytes;
 constexpr std::ptrdiff_t kMostAhead = 4;
+
+int code_of_collective(heddle_status status) {
+  if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
+  return code_of(status);
+}
+
+int wait_collective(heddle_collective collective) {
+  return code_of_collective(heddle_collective_wait(collective, HEDDLE_FOREVER));
+}
 
 KeptOperations::Lengths lengths_of(const KeptOperations::Key& key, const Comm& comm) {
   const std::size_t all = key.bytes * comm.members.size();
@@ -177,21 +186,28 @@ KeptOperations::Lengths lengths_of(const KeptOperations::Key& key, const Comm& c
   }
 }
 
-// A thread's turn at the blocking collectives of a communicator.
+// A thread's turn at the blocking collectives of a communicator. For reports about jobs that hang,
+// the communicator notes which call it is in.
 class Turn {
  public:
-  explicit Turn(Comm& comm) : comm_(g_job.thread_level == MPI_THREAD_MULTIPLE ? &comm : nullptr) {
-    if (comm_ == nullptr) return;
-    wait_until(*comm.lane, [&] { return !comm.in_collective.exchange(true, std::memory_order_acquire); });
+  Turn(Comm& comm, EngineCollective what, std::uint32_t root)
+      : comm_(comm), locks_(g_job.thread_level == MPI_THREAD_MULTIPLE) {
+    if (locks_) wait_until(*comm.lane, [&] { return !comm.in_collective.exchange(true, std::memory_order_acquire); });
+    ++comm.blocking_calls;
+    comm.now_in = static_cast<std::uint8_t>(what);
+    comm.now_root = root;
+    comm.in_call = true;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (comm_ != nullptr) comm_->in_collective.store(false, std::memory_order_release);
+    comm_.in_call = false;
+    if (locks_) comm_.in_collective.store(false, std::memory_order_release);
   }
 
  private:
-  Comm* const comm_;  // null: there is one thread at a time
+  Comm& comm_;
+  const bool locks_;  // false: there is one thread at a time
 };
 
 int meet(Comm& comm);
@@ -201,10 +217,10 @@ KeptOperations& kept_of(Comm& comm) {
   return *comm.kept;
 }
 
-int run_ready(const Comm& comm, KeptOperations::Ready& ready) {
+int run_ready(KeptOperations::Ready& ready) {
   if (const heddle_status status = heddle_collective_start(ready.collective); status < 0)
     return error_of_status(status);
-  return wait_collective(comm, ready.collective);
+  return wait_collective(ready.collective);
 }
 
 // Gives the operation its memory.
@@ -240,7 +256,7 @@ int open(const Comm& comm, const KeptOperations::Key& key, KeptOperations::Ready
 int first_barrier(Comm& comm, KeptOperations& kept) {
   heddle_collective first{};
   if (const heddle_status status = heddle_barrier_start(comm.team, &first); status < 0) return error_of_status(status);
-  if (const int code = wait_collective(comm, first); code != MPI_SUCCESS) return code;
+  if (const int code = wait_collective(first); code != MPI_SUCCESS) return code;
   auto made = std::make_unique<KeptOperations::Ready>();
   prepare(comm, {}, *made);
   const int code = open(comm, {}, *made, nullptr, 0);
@@ -308,7 +324,7 @@ void copy_if(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
+int call_engine(const Comm& comm, const BlockingCall& call) {
   EngineCall full;
   full.what = call.what;
   full.send = call.send;
@@ -316,7 +332,7 @@ heddle_status call_engine(const Comm& comm, const BlockingCall& call) {
   full.amount = call.amount;
   full.root = call.root;
   if (call.reduction != nullptr) full.reduction = *call.reduction;
-  return full.call(comm.team, Form::blocking, nullptr);
+  return code_of_collective(full.call(comm.team, Form::blocking, nullptr));
 }
 
 int run_short(Comm& comm, const KeptOperations::Key& key, const BlockingCall& call) {
@@ -324,12 +340,12 @@ int run_short(Comm& comm, const KeptOperations::Key& key, const BlockingCall& ca
       comm.kept != nullptr && !comm.kept->kept.empty() ? comm.kept->kept.front().get() : nullptr;
   if (kept == nullptr || !(kept->key == key))
     if (const int code = find_kept(comm, key, call, &kept); code != MPI_SUCCESS) return code;
-  if (kept == nullptr) return code_of(call_engine(comm, call));
+  if (kept == nullptr) return call_engine(comm, call);
   KeptOperations::Ready* ready = nullptr;
   if (const int code = take_turn(comm, *kept, call, &ready); code != MPI_SUCCESS) return code;
   const bool from_root = key.what == EngineCollective::broadcast;
   copy_if(ready->send, from_root ? call.receive : call.send, ready->lengths.send);
-  const int code = run_ready(comm, *ready);
+  const int code = run_ready(*ready);
   if (code == MPI_SUCCESS) copy_if(call.receive, ready->receive, ready->lengths.receive);
   return code;
 }
@@ -367,8 +383,7 @@ int run_any(Comm& comm, const BlockingCall& call) {
   const std::size_t most =
       is_of_all(call.what) ? std::min(kShortBytes, kShortBytesOfAll / comm.members.size()) : kShortBytes;
   if (by_function || call.amount > most / element || call.amount == 0) {
-    if (const int code = meet(comm); code != MPI_SUCCESS) return code;
-    return code_of(call_engine(comm, call));
+    return call_engine(comm, call);
   }
   KeptOperations::Key key{call.what, call.root, 0, 0, call.amount * element};
   if (call.reduction != nullptr) {
@@ -381,10 +396,10 @@ int run_any(Comm& comm, const BlockingCall& call) {
 // A barrier, in the caller's turn.
 int meet(Comm& comm) {
   KeptOperations& kept = kept_of(comm);
-  return kept.barrier != nullptr ? run_ready(comm, *kept.barrier) : first_barrier(comm, kept);
+  return kept.barrier != nullptr ? run_ready(*kept.barrier) : first_barrier(comm, kept);
 }
 
-// For reports about jobs that hang: which call the communicator is in.
+// For reports about jobs that hang.
 void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
   struct Name {
     const char* call;
@@ -407,8 +422,9 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
                                                    {"MPI_Scatterv", "scatterv", true},
                                                    {"MPI_Neighbor_alltoallv", "neighbor_alltoallv", false}}};
   static_assert(static_cast<std::size_t>(EngineCollective::neighbor_alltoallv) + 1 == kNames.size());
-  const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
   facts.cause = HEDDLE_WAIT_COLLECTIVE;
+  if (!comm.in_call) return;  // one that makes an operation ready: the engine knows which
+  const Name& name = kNames[static_cast<std::size_t>(comm.now_in)];
   facts.call = name.call;
   facts.number = comm.blocking_calls;
   // All members know where the first one is, and by which number it knows the communicator. No team
@@ -424,50 +440,40 @@ void tell_collective(heddle_wait_facts& facts, const Comm& comm) {
   if (&comm == g_world) std::snprintf(facts.team_name, sizeof facts.team_name, "MPI_COMM_WORLD");
 }
 
-// Turns of a communicator's blocking collectives.
-void note_call(Comm& comm, EngineCollective what, std::uint32_t root) {
-  ++comm.blocking_calls;
-  comm.now_in = static_cast<std::uint8_t>(what);
-  comm.now_root = root;
-}
-
 }  // namespace
 
-int wait_collective(const Comm& comm, heddle_collective collective) {
-  // The engine's wait for a collective fetches a helper that has lost its core, and arms what the
-  // collective arrives at. It knows nothing of operations of several steps, so it is asked in
-  // slices, each of which goes on with the wait of the one before.
-  constexpr std::int64_t kFirstNs = 100'000;
-  constexpr std::int64_t kLongestNs = 20'000'000;
-  constexpr std::int64_t kLongestPerRankNs = 200'000;  // the end of a slice takes some of that
-  const std::int64_t longest_ns = std::max(kLongestNs, kLongestPerRankNs * std::int64_t{g_job.size});
-  const auto fill = [&](heddle_wait_facts& facts) { tell_collective(facts, comm); };
-  NotedWait noted(comm.lane->worker, "a collective of MPI", fill);
-  heddle_status status = HEDDLE_ERR_TIMEOUT;
-  for (std::int64_t wait_ns = kFirstNs; status == HEDDLE_ERR_TIMEOUT; wait_ns = std::min(4 * wait_ns, longest_ns)) {
-    if (has_steps()) [[unlikely]] {
-      const auto ended = [&] { return (status = heddle_collective_test(collective)) != HEDDLE_AGAIN; };
-      wait_until(*comm.lane, ended, "a collective of MPI", fill);
-      break;
+int set_waits(Comm& comm) {
+  heddle_team_waits waits{};
+  waits.size = sizeof waits;
+  waits.worker = comm.lane->worker;
+  waits.progress = [](void* self) {
+    try {
+      return progress_beside(*static_cast<Comm*>(self)->lane) ? 1 : has_steps() ? -1 : 0;
+    } catch (const std::bad_alloc&) {
+      return -1;  // tried again
     }
-    status = heddle_collective_wait_on(collective, comm.lane->worker, wait_ns);
-    if (status == HEDDLE_ERR_TIMEOUT) [[unlikely]]
-      noted.note();
-  }
-  if (status == HEDDLE_ERR_PEER_FAILED) return error(MPI_ERR_PROC_ABORTED, "a member of the communicator has died");
-  return code_of(status);
+  };
+  waits.tell = [](void* self, heddle_wait_facts* facts) { tell_collective(*facts, *static_cast<Comm*>(self)); };
+  waits.arg = &comm;
+  return code_of(heddle_team_set_waits(comm.team, &waits));
+}
+
+// The engine sets them up anew in each call.
+int run_listed(Comm& comm, const EngineCall& call) {
+  const Turn turn(comm, call.what, call.root);
+  heddle_collective collective{};
+  const heddle_status status = call.call(comm.team, Form::nonblocking, &collective);
+  return status < 0 ? error_of_status(status) : wait_collective(collective);
 }
 
 int run_barrier(Comm& comm) {
-  const Turn turn(comm);
-  note_call(comm, EngineCollective::barrier, 0);
+  const Turn turn(comm, EngineCollective::barrier, 0);
   return meet(comm);
 }
 
 int run_blocking(Comm& comm, const BlockingCall& call) {
   try {
-    const Turn turn(comm);
-    note_call(comm, call.what, call.root);
+    const Turn turn(comm, call.what, call.root);
     return call.what == EngineCollective::barrier ? meet(comm) : run_any(comm, call);
   } catch (const std::bad_alloc&) {
     return error(MPI_ERR_NO_MEM, "there is no memory for the buffers of a collective");

@@ -57,14 +57,10 @@ struct EngineCall {
   [[nodiscard]] bool lists_blocks() const { return what >= EngineCollective::allgatherv; }
 };
 
-// Blocking collectives that go on with everything else while they wait.
-//
-// The engine's blocking forms make no progress on a worker, so a member inside one would answer no
-// peer: no long message, no window, no collective of several steps. Here a member waits on the
-// communicator's lane, too, and looks at the rest in between. Short operations run as persistent
-// operations of the engine, which the communicator keeps ready, on memory of their own. Before any
-// other operation the members meet in such a barrier. So no member waits in the engine for a member
-// that has not come yet.
+// Blocking collectives that go on with everything else while they wait: the engine is told once
+// what a member that waits on the communicator's team does besides (set_waits()). Short operations
+// run as persistent operations of the engine, which the communicator keeps ready, on memory of
+// their own; the others are the engine's blocking ones.
 //
 // Threads must not call collectives of one communicator at the same time. But programs do so (a
 // barrier of every thread of all processes), and other libraries let them. Here such calls run one
@@ -83,8 +79,11 @@ struct BlockingCall {
 int run_blocking(Comm& comm, const BlockingCall& call);
 // All members meet.
 int run_barrier(Comm& comm);
-// Waits until the run of an operation ends.
-int wait_collective(const Comm& comm, heddle_collective collective);
+// A call that lists blocks.
+int run_listed(Comm& comm, const EngineCall& call);
+// For a new communicator with a team: sees to it that members who wait in collectives go on with
+// everything else meanwhile.
+int set_waits(Comm& comm);
 
 // The short path of blocking collectives. It takes intracommunicators with more than one member,
 // and contiguous data that is not in place. It allocates no memory, and checks only whether it can

@@ -179,7 +179,6 @@ bool StepSchedule::advance() {
 
 // ---- running it ---------------------------------------------------------------------------------
 
-// Operations with lists are set up anew by the engine in each call, whatever the form.
 int StepSchedule::run_engine(Step& step) {
   const EngineCall& call = *step.call;
   if (!call.lists_blocks()) {
@@ -187,9 +186,7 @@ int StepSchedule::run_engine(Step& step) {
     return run_blocking(
         comm_, {call.what, call.send, call.receive, call.amount, call.root, reduces ? &call.reduction : nullptr});
   }
-  heddle_collective collective{};
-  const heddle_status status = call.call(comm_.team, Form::nonblocking, &collective);
-  return status < 0 ? error_of_status(status) : wait_collective(comm_, collective);
+  return run_listed(comm_, call);
 }
 
 int StepSchedule::run() {

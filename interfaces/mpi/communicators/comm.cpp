@@ -8,6 +8,7 @@
 #include <new>
 #include <numeric>
 
+#include "mpi/collective/engine_call.hpp"
 #include "mpi/communicators/making.hpp"
 #include "mpi/core/check.hpp"
 #include "mpi/core/objects.hpp"
@@ -318,13 +319,14 @@ int open_world() {
   if (g_job.size > 1) world->team = g_job.world;
   g_world = world;
   g_self = self;
-  return MPI_SUCCESS;
+  return g_job.size > 1 ? set_waits(*world) : MPI_SUCCESS;
 }
 
 void close_world() {
   for (Comm** comm : {&g_world, &g_self}) {
     if (*comm == nullptr) continue;
     (*comm)->kept.reset();
+    if ((*comm)->team.id != 0) static_cast<void>(heddle_team_set_waits((*comm)->team, nullptr));
     discard_comm(*comm);
     *comm = nullptr;
   }

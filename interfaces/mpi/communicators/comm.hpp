@@ -81,6 +81,7 @@ struct Comm {
   std::uint64_t blocking_calls = 0;
   std::uint32_t now_root = 0;
   std::uint8_t now_in = 0;  // EngineCollective
+  bool in_call = false;     // a blocking one
   // Intercommunicators: an intracommunicator of the local group, for the library itself.
   Comm* local = nullptr;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mpi/collective/engine_call.hpp"
+
 namespace heddle::mpi {
 
 // What a member tells the others.
@@ -75,8 +77,9 @@ int Making::build() {
   complete_comm(comm, static_cast<int>(mine_));
   if (group_->size() == 1) return MPI_SUCCESS;
   offered_ = false;
-  return code_of(heddle_team_build(g_job.context, group_->ranks().data(), static_cast<std::uint32_t>(group_->size()),
-                                   team.data(), &comm.team));
+  const int code = code_of(heddle_team_build(g_job.context, group_->ranks().data(),
+                                             static_cast<std::uint32_t>(group_->size()), team.data(), &comm.team));
+  return code == MPI_SUCCESS ? set_waits(comm) : code;
 }
 
 bool Making::step(int* code, Comm** made) {

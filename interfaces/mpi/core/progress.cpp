@@ -120,6 +120,12 @@ bool progress_all() {
   return moved;
 }
 
+bool progress_beside(Lane& lane) {
+  if (!has_steps()) [[likely]]
+    return false;
+  return make_steps(lane) | post_all_waiting();
+}
+
 heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg, bool rings) {
   LaneWait wait{lane, look, tell, arg, rings};
   const heddle_wait_condition condition{sizeof condition,

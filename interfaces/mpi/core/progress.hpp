@@ -74,6 +74,10 @@ bool progress(Lane& lane);
 // The same for all lanes.
 bool progress_all();
 
+// What the engine does not know of, for a thread that waits in one of the engine's calls and makes
+// progress on the lane there. Returns whether something happened.
+bool progress_beside(Lane& lane);
+
 // Calls look(arg) until it does not return HEDDLE_AGAIN, and makes progress in between, also on
 // what the engine does not know of. Rests as the engine's calls do. Returns what look() returned.
 // `tell`: for reports, or null. `rings`: what is awaited comes by messages to the lane.

@@ -512,7 +512,7 @@ void collective(Job& job, const Call& call) {
       break;
     case Way::nonblocking:
       must(begin(team, call, buffers, &handle), name_of(call.op));
-      must(heddle_collective_wait_on(handle, job.workers[0], HEDDLE_FOREVER), name_of(call.op));
+      must(heddle_collective_wait(handle, HEDDLE_FOREVER), name_of(call.op));
       break;
     case Way::persistent:
       must(make(team, call, buffers, &handle), name_of(call.op));

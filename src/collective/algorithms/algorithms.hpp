@@ -24,6 +24,9 @@ struct Algorithm {
   enum class Reach : std::uint8_t { none, put, get } reach = Reach::none;
   bool gets = false;     // only for ranks that map each other's memory
   bool session = false;  // fits the hardware's session queues
+  // no rank accesses `send` and `receive` of others, and no command several blocks of its own: so
+  // they may lie apart, as in a piece of a longer call
+  bool apart = false;
   // If ranks list their blocks and this is not Reach::put: all ranks keep what arrives. Otherwise a
   // rank keeps if its memory cannot be reached, or for few bytes.
 };
@@ -62,6 +65,7 @@ Schedule allreduce_doubling(const AlgorithmRequest& request);
 Schedule allreduce_rabenseifner(const AlgorithmRequest& request);
 Schedule allreduce_ring(const AlgorithmRequest& request);
 Schedule allreduce_ring_kept(const AlgorithmRequest& request);
+Schedule allreduce_kept(const AlgorithmRequest& request);
 
 Schedule allgather_bruck(const AlgorithmRequest& request);
 Schedule allgather_kept(const AlgorithmRequest& request);
@@ -73,6 +77,7 @@ Schedule alltoall_grid(const AlgorithmRequest& request);
 Schedule alltoall_kept(const AlgorithmRequest& request);
 Schedule alltoall_pairwise(const AlgorithmRequest& request);
 Schedule reduce_scatter_ring(const AlgorithmRequest& request);
+Schedule reduce_scatter_kept(const AlgorithmRequest& request);
 Schedule scan_doubling(const AlgorithmRequest& request);
 
 // Ranks list their blocks; or blocks are equal, and all ranks keep or none does.

@@ -437,6 +437,84 @@ Schedule allgather_ring(const AlgorithmRequest& request) {
   return builder.take();
 }
 
+// ---- to everybody -------------------------------------------------------------------------------
+
+// Every rank adds up one part of the vector for all: it gets this part from each other rank, into
+// a slot of each, initially free. So a result takes two meetings, however many ranks there are; a
+// ring takes 2 (n - 1), and each is a change of threads where ranks share cores.
+//   counter r          the contribution of rank r is here
+//   counter n + r      this rank's slot at rank r is free
+// For allreduce the sums lie in scratch, where the others get them:
+//   counter 2n + r     the sum of rank r may be read
+//   counter 3n         ranks that have read this rank's sum
+
+namespace {
+
+// Leaves the sum of this rank's part in `own`; `part_of(r)` is the part of rank r. `begin_sum` puts
+// this rank's own contribution there.
+void add_contributions(Builder& builder, const AlgorithmRequest& request, auto&& part_of, std::uint64_t slot_bytes,
+                       auto&& begin_sum, Block own) {
+  const Rank n = request.ranks;
+  const Rank rank = request.rank;
+  const std::uint64_t slots = builder.scratch((n - 1) * slot_bytes);
+  // at rank `at`
+  const auto slot = [&](Rank at, Rank from, std::uint64_t bytes) {
+    return Block{Place::scratch, slots + (from < at ? from : from - 1) * slot_bytes, bytes};
+  };
+  for (Rank step = 1; step < n; ++step) {
+    const Rank other = (rank + step) % n;
+    const Block theirs = part_of(other);
+    builder.counter(n + other, 1, 1);
+    wait(give(builder.put(0, theirs, other, slot(other, rank, theirs.bytes)), rank), n + other, 1);
+  }
+  begin_sum();
+  for (Rank step = 1; step < n; ++step) {
+    const Rank other = (rank + n - step) % n;  // in the order in which they put
+    builder.counter(other, 1);
+    wait(builder.reduce(0, slot(rank, other, own.bytes), own), other, 1);
+    builder.signal(0, other, n + rank);
+  }
+}
+
+}  // namespace
+
+Schedule allreduce_kept(const AlgorithmRequest& request) {
+  Builder builder(request);
+  const Rank n = request.ranks;
+  const Rank rank = request.rank;
+  const auto given = [&](Rank i) { return part(Place::send, request.bytes, request.element_bytes, n, i); };
+  const auto result = [&](Rank i) { return part(Place::receive, request.bytes, request.element_bytes, n, i); };
+  if (n == 1) {
+    builder.copy(0, given(0), result(0));
+    return builder.take();
+  }
+  const std::uint64_t elements = request.bytes / request.element_bytes;
+  const std::uint64_t slot_bytes = (elements + n - 1) / n * request.element_bytes;
+  const std::uint64_t sums = builder.scratch(slot_bytes);
+  const auto sum = [&](Rank of) { return Block{Place::scratch, sums, given(of).bytes}; };
+  builder.counter(3 * n, n - 1, n - 1);
+  const auto begin_sum = [&] { wait(builder.copy(0, given(rank), sum(rank)), 3 * n, n - 1); };
+  add_contributions(builder, request, given, slot_bytes, begin_sum, sum(rank));
+  for (Rank step = 1; step < n; ++step) builder.signal(0, (rank + step) % n, 2 * n + rank);
+  builder.copy(0, sum(rank), result(rank));
+  for (Rank step = 1; step < n; ++step) {
+    const Rank other = (rank + n - step) % n;
+    builder.counter(2 * n + other, 1);
+    wait(builder.get(0, other, sum(other), result(other)), 2 * n + other, 1);
+    builder.signal_shared(0, other, 3 * n);
+  }
+  return builder.take();
+}
+
+Schedule reduce_scatter_kept(const AlgorithmRequest& request) {
+  Builder builder(request);
+  const auto given = [&](Rank i) { return Block{Place::send, i * request.bytes, request.bytes}; };
+  const Block own{Place::receive, 0, request.bytes};
+  const auto begin_sum = [&] { builder.copy(0, given(request.rank), own); };
+  add_contributions(builder, request, given, request.bytes, begin_sum, own);
+  return builder.take();
+}
+
 // ---- scan ---------------------------------------------------------------------------------------
 
 // Inclusive scan by recursive doubling [Hillis, Steele 1986]: in step j a rank gives the sum of its

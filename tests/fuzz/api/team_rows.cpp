@@ -264,19 +264,15 @@ void wait(Rank& rank) {
   if (!rank.operations.empty()) rank.finish(rank.below(rank.operations.size()));
 }
 
-// With a worker of the operations' context, or where nothing may happen.
-void wait_on(Rank& rank) {
-  constexpr std::int64_t kShortNs = 1'000'000;
-  std::vector<heddle_worker> some;
-  for (const auto& one : rank.workers.live)
-    if (one.context == rank.main().id) some.push_back(one.handle);
-  Operation* const one = open_operation(rank, [](const Operation&) { return true; });
-  if (some.empty() || one == nullptr || rank.chance(30)) {
-    HEDDLE_CALL(rank, heddle_collective_wait_on, bad_operation(rank), rank.pick(rank.workers), kShortNs);
-    return;
-  }
-  rank.allow(kShortNs);
-  told(rank, *one, HEDDLE_CALL(rank, heddle_collective_wait_on, one->handle, some[rank.below(some.size())], kShortNs));
+// No call on the team is under way: this thread makes them all.
+void set_waits(Rank& rank) {
+  static constexpr auto kNothing = [](void*) { return 0; };
+  heddle_team_waits waits{};
+  waits.size = rank.chance(80) ? sizeof waits : rank.below(100);
+  if (rank.chance(70)) waits.progress = kNothing;
+  if (rank.chance(30)) waits.worker = {~std::uint64_t{rank.below(1000)}};
+  const heddle_team_waits* given = rank.chance(70) ? &waits : nullptr;
+  HEDDLE_CALL(rank, heddle_team_set_waits, any_team(rank), given);
 }
 
 void free_operation(Rank& rank) {
@@ -324,11 +320,11 @@ std::vector<Row> team_rows() {
       {"heddle_team_rank", When::anywhere, team_rank},
       {"heddle_team_size", When::anywhere, team_size},
       {"heddle_team_translate", When::anywhere, translate},
+      {"heddle_team_set_waits", When::together, set_waits},
       {"heddle_team_free", When::together, free_team},
       {"heddle_collective_start", When::together, start},
       {"heddle_collective_test", When::anywhere, test},
       {"heddle_collective_wait", When::together, wait},
-      {"heddle_collective_wait_on", When::anywhere, wait_on},
       {"heddle_collective_free", When::together, free_operation},
       {"heddle_collective_algorithm", When::anywhere, algorithm},
       {"heddle_collective_offloaded", When::anywhere, offloaded},

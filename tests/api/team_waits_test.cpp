@@ -1,5 +1,5 @@
 // A thread that waits on one worker answers peers at its other workers meanwhile: in
-// heddle_collective_wait_on, and in all waits of a worker that was opened with
+// waits on a team with heddle_team_set_waits, and in all waits of a worker that was opened with
 // heddle_worker_options.attends.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "api/test_job.hpp"
 
-namespace heddle::test::wait_on_test {
+namespace heddle::test::team_waits_test {
 namespace {
 
 constexpr std::int64_t kLongNs = 30'000'000'000;
@@ -24,11 +24,20 @@ heddle_collective begin_barrier(heddle_team team) {
   return barrier;
 }
 
-class WaitOn : public testing::TestWithParam<const char*> {};
+// Waits for a barrier, with progress on the worker.
+heddle_status meet_on(heddle_team team, heddle_worker worker) {
+  heddle_team_waits waits{};
+  waits.size = sizeof waits;
+  waits.worker = worker;
+  EXPECT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_DONE) << heddle_last_error();
+  return heddle_collective_wait(begin_barrier(team), kLongNs);
+}
+
+class TeamWaits : public testing::TestWithParam<const char*> {};
 
 // Rank 0 comes to the barrier only after rank 1, which waits there on an exclusive worker that
 // nobody helps, has taken its messages.
-TEST_P(WaitOn, AnswersPeers) {
+TEST_P(TeamWaits, AnswersPeers) {
   Job(2, GetParam()).run([](Context& context, Worker&) {
     heddle_worker_options options{};
     options.size = sizeof options;
@@ -51,7 +60,7 @@ TEST_P(WaitOn, AnswersPeers) {
             << heddle_last_error();
         ASSERT_EQ(heddle_quiet(worker), HEDDLE_DONE) << heddle_last_error();
       }
-      EXPECT_EQ(heddle_collective_wait_on(begin_barrier(team), worker, kLongNs), HEDDLE_DONE);
+      EXPECT_EQ(meet_on(team, worker), HEDDLE_DONE);
     } else {
       std::vector<std::vector<std::uint32_t>> got(kMessages, std::vector<std::uint32_t>(data.size()));
       std::vector<heddle_receive> receives(kMessages);
@@ -60,7 +69,7 @@ TEST_P(WaitOn, AnswersPeers) {
         ASSERT_GE(heddle_recv(worker, &wanted, got[tag].data(), data.size() * sizeof data[0], &receives[tag], nullptr),
                   0);
       }
-      EXPECT_EQ(heddle_collective_wait_on(begin_barrier(team), worker, kLongNs), HEDDLE_DONE) << heddle_last_error();
+      EXPECT_EQ(meet_on(team, worker), HEDDLE_DONE) << heddle_last_error();
       for (int i = 0; i < kMessages; ++i) {
         EXPECT_EQ(receives[i].status, HEDDLE_DONE);
         EXPECT_EQ(got[i].back(), data.size() - 1);
@@ -79,7 +88,7 @@ std::uint64_t polls_of(heddle_worker worker) {
 
 // Requests of peers to the other workers take little longer: the wait polls these workers about as
 // often.
-TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
+TEST_P(TeamWaits, TheOtherWorkersAreLookedAtToo) {
   Job(2, GetParam()).run([](Context& context, Worker& other) {
     constexpr int kQuestions = 300;
     constexpr std::uint64_t kRarer = 16;  // at most, and at first
@@ -108,7 +117,7 @@ TEST_P(WaitOn, TheOtherWorkersAreLookedAtToo) {
     }
     const std::uint64_t polls_beside = polls_of(beside);
     const std::uint64_t polls_other = polls_of(other.handle());
-    EXPECT_EQ(heddle_collective_wait_on(begin_barrier(team), beside, kLongNs), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(meet_on(team, beside), HEDDLE_DONE) << heddle_last_error();
     if (context.rank() == 1) {
       EXPECT_EQ(words[1], kQuestions);
       EXPECT_LE(polls_of(beside) - polls_beside, kRarer * (polls_of(other.handle()) - polls_other) + 128);
@@ -161,7 +170,7 @@ void wait_for_any_move(heddle_worker worker, heddle_receive& receive) {
 
 // Rank 1 waits on another worker than the one that rank 0 asks, for a message that comes when all
 // questions have been answered: it looks at that one about as often.
-TEST_P(WaitOn, WaitsOfAWorkerThatAttendsLookAtTheOthers) {
+TEST_P(TeamWaits, WaitsOfAWorkerThatAttendsLookAtTheOthers) {
   for (const Wait wait : {&wait_for_message, &wait_for_any_move}) {
     Job(2, GetParam()).run([wait](Context& context, Worker& other) {
       constexpr int kQuestions = 300;
@@ -220,7 +229,7 @@ void await_owned(const Context& context, heddle_worker beside, std::atomic<bool>
 }
 
 // A loop without end goes on with the naps of the wait before: it looks at the others before each.
-TEST_P(WaitOn, ALoopOfWaitsLooksAtWorkersOfOtherThreads) {
+TEST_P(TeamWaits, ALoopOfWaitsLooksAtWorkersOfOtherThreads) {
   const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_PROGRESS", "none"}};
   const Variables none(settings);
   std::atomic<bool> sleeps{false};
@@ -240,7 +249,7 @@ TEST_P(WaitOn, ALoopOfWaitsLooksAtWorkersOfOtherThreads) {
 }
 
 // If another thread moves the worker between two waits of this one, the second wait ends.
-TEST_P(WaitOn, WhatAnotherThreadHasMovedEndsAWait) {
+TEST_P(TeamWaits, WhatAnotherThreadHasMovedEndsAWait) {
   const std::vector<std::pair<const char*, const char*>> settings = {{"HEDDLE_PROGRESS", "none"}};
   const Variables none(settings);
   Job(1, GetParam()).run([](Context& context, Worker&) {
@@ -263,7 +272,7 @@ TEST_P(WaitOn, WhatAnotherThreadHasMovedEndsAWait) {
 }
 
 // Without that a wait costs the other workers nothing.
-TEST_P(WaitOn, OtherWaitsLookAtOneWorker) {
+TEST_P(TeamWaits, OtherWaitsLookAtOneWorker) {
   Job(2, GetParam()).run([](Context& context, Worker& other) {
     const heddle_worker beside = open_auto(context, 0);
     const std::uint64_t before = polls_of(other.handle());
@@ -278,22 +287,130 @@ TEST_P(WaitOn, OtherWaitsLookAtOneWorker) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, WaitOn, testing::Values("shm", "loopback-messages"),
+INSTANTIATE_TEST_SUITE_P(Transports, TeamWaits, testing::Values("shm", "loopback-messages"),
                          [](const auto& one) { return std::string(one.param) == "shm" ? "shm" : "messages"; });
 
-TEST(WaitOnArguments, AreChecked) {
+TEST(TeamWaitsArguments, AreChecked) {
   Job(1, "shm").run([](Context& context, Worker& worker) {
     heddle_team team{};
     ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE);
-    EXPECT_EQ(heddle_collective_wait_on({}, worker.handle(), 0), HEDDLE_ERR_HANDLE);
-    heddle_collective barrier = begin_barrier(team);
-    EXPECT_EQ(heddle_collective_wait_on(barrier, {}, 0), HEDDLE_ERR_HANDLE);
+    heddle_team_waits waits{};
+    EXPECT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_ERR_ARGUMENT);  // no size
+    waits.size = sizeof waits;
+    EXPECT_EQ(heddle_team_set_waits({}, &waits), HEDDLE_ERR_HANDLE);
+    waits.worker = {worker.handle().id + 1'000'000};
+    EXPECT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_ERR_HANDLE);
     Job(1, "shm").run([&](Context&, Worker& foreign) {
-      EXPECT_EQ(heddle_collective_wait_on(barrier, foreign.handle(), 0), HEDDLE_ERR_ARGUMENT);
+      waits.worker = foreign.handle();
+      EXPECT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_ERR_ARGUMENT);
     });
-    EXPECT_EQ(heddle_collective_wait_on(barrier, worker.handle(), HEDDLE_FOREVER), HEDDLE_DONE);
+    waits.worker = worker.handle();
+    EXPECT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(heddle_barrier(team), HEDDLE_DONE);
+    EXPECT_EQ(heddle_team_set_waits(team, nullptr), HEDDLE_DONE);
+    EXPECT_EQ(heddle_barrier(team), HEDDLE_DONE);
+  });
+}
+
+// Rank 0 comes to the broadcast only when rank 1 has tried from there what it may not.
+TEST(TeamWaitsProgress, MayNotUseTheTeam) {
+  Job(2, "shm").run([](Context& context, Worker& worker) {
+    heddle_team team{};
+    ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
+    struct State {
+      heddle_worker worker;
+      heddle_team team;
+      bool tried = false;
+    } state{worker.handle(), team};
+    const auto progress = [](void* self) {
+      auto& one = *static_cast<State*>(self);
+      if (std::exchange(one.tried, true)) return 0;
+      EXPECT_EQ(heddle_barrier(one.team), HEDDLE_ERR_STATE);
+      EXPECT_EQ(heddle_team_free(one.team), HEDDLE_ERR_STATE);
+      EXPECT_GE(heddle_send(one.worker, {0, 0}, 7, nullptr, 0, nullptr), 0);
+      return -1;
+    };
+    std::array<std::uint64_t, 4096> all{};
+    if (context.rank() == 1) {
+      heddle_team_waits waits{};
+      waits.size = sizeof waits;
+      waits.worker = worker.handle();
+      waits.progress = progress;
+      waits.arg = &state;
+      ASSERT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_DONE) << heddle_last_error();
+    } else {
+      heddle_receive receive{};
+      constexpr heddle_wanted kTried{{1, HEDDLE_ANY}, 7, ~std::uint64_t{0}};
+      ASSERT_GE(heddle_recv(worker.handle(), &kTried, nullptr, 0, &receive, nullptr), 0);
+      ASSERT_EQ(heddle_recv_wait(worker.handle(), &receive, kLongNs), HEDDLE_DONE) << heddle_last_error();
+      all.fill(9);
+    }
+    EXPECT_EQ(heddle_broadcast(team, all.data(), sizeof all, 0), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(all.back(), 9U);
+    EXPECT_EQ(state.tried, context.rank() == 1);
+    EXPECT_EQ(heddle_team_set_waits(team, nullptr), HEDDLE_DONE);
+  });
+}
+
+// What only the caller can move is moved while a thread waits in a blocking call: rank 0 comes to
+// it only after rank 1 has answered twice from there.
+TEST(TeamWaitsProgress, TheCallersOwnProgressIsMade) {
+  Job(2, "shm").run([](Context& context, Worker& worker) {
+    heddle_team team{};
+    ASSERT_EQ(heddle_team_world(context.handle(), &team), HEDDLE_DONE) << heddle_last_error();
+    ASSERT_EQ(heddle_barrier(team), HEDDLE_DONE);
+    struct State {
+      heddle_worker worker;
+      std::uint64_t question = 0;
+      heddle_receive receive{};
+      int answered = 0;
+      bool posted = false;
+    } state{worker.handle()};
+    const auto progress = [](void* self) {
+      auto& one = *static_cast<State*>(self);
+      constexpr heddle_wanted kQuestion{{0, HEDDLE_ANY}, 7, ~std::uint64_t{0}};
+      if (!one.posted) {
+        EXPECT_GE(heddle_recv(one.worker, &kQuestion, &one.question, 8, &one.receive, nullptr), 0);
+        one.posted = true;
+      }
+      if (std::atomic_ref(one.receive.status).load(std::memory_order_acquire) == HEDDLE_POSTED) return 0;
+      one.posted = false;
+      ++one.answered;
+      const std::uint64_t answer = one.question + 1;
+      EXPECT_GE(heddle_send(one.worker, {0, 0}, 8, &answer, sizeof answer, nullptr), 0);
+      return 1;
+    };
+    if (context.rank() == 1) {
+      heddle_team_waits waits{};
+      waits.size = sizeof waits;
+      waits.worker = worker.handle();
+      waits.progress = progress;
+      waits.arg = &state;
+      ASSERT_EQ(heddle_team_set_waits(team, &waits), HEDDLE_DONE) << heddle_last_error();
+    } else {
+      for (const std::uint64_t question : {3U, 5U}) {
+        ASSERT_GE(heddle_send(worker.handle(), {1, 0}, 7, &question, sizeof question, nullptr), 0);
+        std::uint64_t answer = 0;
+        heddle_receive receive{};
+        constexpr heddle_wanted kAnswer{{1, HEDDLE_ANY}, 8, ~std::uint64_t{0}};
+        ASSERT_GE(heddle_recv(worker.handle(), &kAnswer, &answer, sizeof answer, &receive, nullptr), 0);
+        ASSERT_EQ(heddle_recv_wait(worker.handle(), &receive, kLongNs), HEDDLE_DONE) << heddle_last_error();
+        EXPECT_EQ(answer, question + 1);
+      }
+    }
+    std::array<std::uint64_t, 4096> all{};
+    if (context.rank() == 0) all.fill(9);
+    EXPECT_EQ(heddle_broadcast(team, all.data(), sizeof all, 0), HEDDLE_DONE) << heddle_last_error();
+    EXPECT_EQ(all.back(), 9U);
+    if (context.rank() == 1) {
+      EXPECT_EQ(state.answered, 2);
+      ASSERT_EQ(heddle_team_set_waits(team, nullptr), HEDDLE_DONE);
+      if (state.posted) {
+        EXPECT_EQ(heddle_recv_cancel(worker.handle(), &state.receive), HEDDLE_DONE);
+      }
+    }
   });
 }
 
 }  // namespace
-}  // namespace heddle::test::wait_on_test
+}  // namespace heddle::test::team_waits_test
