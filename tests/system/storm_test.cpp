@@ -115,19 +115,6 @@ std::string deaths_name(const testing::TestParamInfo<Deaths>& about) {
   return name;
 }
 
-// UCX itself may end a survivor (docs/guide.md, limits): by an assertion, which its own later
-// releases have not, and where it answers a request of the dead. Nothing else may, and nobody may
-// hang.
-bool ended_by_ucx(const std::string& err) {
-  for (const char* words : {"ucp_request.c:", "ucp_request.inl:", "wireup_ep.c:", "tcp_ep.c:"}) {
-    for (std::size_t at = 0; (at = err.find(words, at)) != std::string::npos; ++at) {
-      const std::string line = err.substr(at, err.find('\n', at) - at);
-      if (line.find("Assertion `") != std::string::npos || line.find("Fatal: ") != std::string::npos) return true;
-    }
-  }
-  return false;
-}
-
 // True: UCX has ended somebody.
 bool kill_one(const Network& network, const Deaths& given, base::Random& random) {
   constexpr int kRanks = 3;
