@@ -123,7 +123,8 @@ bool progress_all() {
 bool progress_beside(Lane& lane) {
   if (!has_steps()) [[likely]]
     return false;
-  return make_steps(lane) | post_all_waiting();
+  const bool stepped = make_steps(lane);
+  return post_all_waiting() || stepped;
 }
 
 heddle_status wait_in(Lane& lane, const char* call, LookAt look, TellWait tell, void* arg, bool rings) {
