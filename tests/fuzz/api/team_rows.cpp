@@ -268,7 +268,7 @@ void wait(Rank& rank) {
 void set_waits(Rank& rank) {
   static constexpr auto kNothing = [](void*) { return 0; };
   heddle_team_waits waits{};
-  waits.size = rank.chance(80) ? sizeof waits : rank.below(100);
+  waits.size = rank.chance(80) ? sizeof waits : rank.below(sizeof waits + 1);
   if (rank.chance(70)) waits.progress = kNothing;
   if (rank.chance(30)) waits.worker = {~std::uint64_t{rank.below(1000)}};
   const heddle_team_waits* given = rank.chance(70) ? &waits : nullptr;
