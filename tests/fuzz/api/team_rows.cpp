@@ -264,7 +264,7 @@ void wait(Rank& rank) {
   if (!rank.operations.empty()) rank.finish(rank.below(rank.operations.size()));
 }
 
-// No call on the team is under way: this thread makes them all.
+// Members may differ in it. No call on the team is under way: this thread makes them all.
 void set_waits(Rank& rank) {
   static constexpr auto kNothing = [](void*) { return 0; };
   heddle_team_waits waits{};
@@ -320,7 +320,7 @@ std::vector<Row> team_rows() {
       {"heddle_team_rank", When::anywhere, team_rank},
       {"heddle_team_size", When::anywhere, team_size},
       {"heddle_team_translate", When::anywhere, translate},
-      {"heddle_team_set_waits", When::together, set_waits},
+      {"heddle_team_set_waits", When::anywhere, set_waits},
       {"heddle_team_free", When::together, free_team},
       {"heddle_collective_start", When::together, start},
       {"heddle_collective_test", When::anywhere, test},
