@@ -10,7 +10,6 @@ using namespace heddle::api;  // NOLINT: the C functions below are this file's p
 namespace base = heddle::base;
 namespace collective = heddle::collective;
 namespace engine = heddle::engine;
-namespace worker = heddle::worker;
 using collective::Call;
 using collective::Operation;
 using collective::Team;
