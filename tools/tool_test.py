@@ -78,7 +78,7 @@ class Info(Case):
             return row
 
         self.assertEqual(limits("tagged, MPI"), {"transport": "shm", "kind": "tagged, MPI", "inline_bytes": 56, "eager_bytes": 16384,
-                                                "piped_bytes": 524048, "longer": "pulled"})
+                                                "piped_bytes": 524288, "longer": "pulled"})
         self.assertEqual(limits("tagged, MPI", HEDDLE_TAG_EAGER_BYTES="64K")["piped_bytes"], 65536)
         self.assertEqual(limits("tagged, MPI", HEDDLE_SHM_DIRECT="0")["longer"], "fetched")
         self.assertEqual(limits("active", HEDDLE_AM_EAGER_BYTES="1M")["piped_bytes"], 1 << 20)

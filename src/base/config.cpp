@@ -72,14 +72,14 @@ constexpr std::array<Variable, static_cast<std::size_t>(Var::kCount)> kVariables
     {Var::tag_credit_bytes,
      "HEDDLE_TAG_CREDIT_BYTES",
      Type::bytes,
-     "1M",
+     "4M",
      "most memory one worker keeps of tagged messages of one sending worker that nobody has received yet, and as "
      "much again for what it knows of long ones; the same in all ranks",
      {64 * kKi, kGi}},
     {Var::tag_eager_bytes, "HEDDLE_TAG_EAGER_BYTES", Type::bytes, "0",
      "longest tagged message that is sent before its receive is known; a longer one waits for that, and so may one of "
-     "2K or more without credit; 0: half of HEDDLE_TAG_CREDIT_BYTES to peers of this machine, one packet over "
-     "networks"},
+     "2K or more without credit; 0: 512K to peers of this machine (half of HEDDLE_TAG_CREDIT_BYTES if that is less), "
+     "one packet over networks"},
     {Var::am_user_bytes,
      "HEDDLE_AM_USER_BYTES",
      Type::bytes,

@@ -41,9 +41,10 @@ class LazyArray {
 //            reported as free again. sent - freed <= window. Messages of one kind may be given a
 //            larger window than those of another: then the latter wait until less than theirs is
 //            used.
-// receiver   freed: charges of messages received or dropped. The receiver reports it when half a
-//            window has become free since its last report. So a sender that waits for room gets it
-//            once everything is received, provided that no message takes more than half a window.
+// receiver   freed: charges of messages received or dropped. The receiver reports it when an eighth
+//            of a window has become free since its last report: a sender of long messages that
+//            heard of half a window only would wait, or offer. So a sender that waits for room
+//            gets it once everything is received, if no message takes more than half a window.
 //
 // The numbers only grow. A report may therefore be repeated, be overtaken by another, or be lost if
 // a later one arrives.
@@ -113,10 +114,12 @@ struct ReceiveCredit {
     held += charge;
     return true;
   }
+  static constexpr std::uint64_t kReports = 8;  // in a window
+
   // True: the caller should report `freed` to the sender, and then set `told` to it.
   [[nodiscard]] bool free(std::uint64_t charge, std::uint64_t window) {
     freed += charge;
-    return freed - told >= window / 2;
+    return freed - told >= window / kReports;
   }
 };
 

@@ -33,7 +33,7 @@ TEST(Credits, AReceiverCannotFreeWhatWasNotSent) {
   EXPECT_TRUE(sender.learn(0));
 }
 
-TEST(Credits, AReceiverHoldsAtMostAWindowAndTellsHalves) {
+TEST(Credits, AReceiverHoldsAtMostAWindowAndTellsEighths) {
   ReceiveCredit receiver{};
   EXPECT_TRUE(receiver.hold(1000, kWindow));
   EXPECT_FALSE(receiver.hold(25, kWindow));
@@ -42,7 +42,7 @@ TEST(Credits, AReceiverHoldsAtMostAWindowAndTellsHalves) {
   EXPECT_TRUE(receiver.hold(kWindow, 2 * kWindow)) << "another kind of message has more";
   EXPECT_FALSE(receiver.hold(1, kWindow));
   EXPECT_FALSE(receiver.hold(1, 2 * kWindow));
-  EXPECT_FALSE(receiver.free(511, kWindow));
+  EXPECT_FALSE(receiver.free(127, kWindow));
   EXPECT_TRUE(receiver.free(1, kWindow));
   receiver.told = receiver.freed;
   EXPECT_FALSE(receiver.free(100, kWindow));

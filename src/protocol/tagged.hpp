@@ -121,7 +121,7 @@ class Tagged final : public engine::Protocol {
   [[nodiscard]] std::uint64_t at_once() const { return piped_limits_.eager; }
   // AGAIN, or why there never will be room. Inside.
   base::Status no_room(heddle_peer target);
-  // The command of a message of at most eager() bytes. Credit is reserved. Any thread.
+  // The command of a message that goes whole. Credit is reserved. Any thread.
   static transport::Command message(const SendRequest& request) {
     transport::Command command(request.target.rank, request.target.worker, wire::encode_tagged(0, false));
     if (request.bytes == sizeof request.tag) [[likely]] {
@@ -148,7 +148,7 @@ class Tagged final : public engine::Protocol {
   // is no room, or whose sender waits until it is received (HEDDLE_WHEN_MATCHED). reserve_offer()
   // was true; this call does not give back what it reserved, whatever it returns.
   base::Status offer(const SendRequest& request, const engine::CallersCompletion& completion);
-  // Posts a message of at most eager() bytes: post(command), with its number where the transport
+  // Posts a message that goes whole: post(command), with its number where the transport
   // does not keep the order.
   template <class Post>
   base::Status post_numbered(transport::Command& command, Post&& post) {

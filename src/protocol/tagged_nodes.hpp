@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/copy.hpp"
 #include "base/fence.hpp"
@@ -73,6 +74,7 @@ struct Tagged::Offered {
   engine::LentMemory memory;  // of an offered one
   std::uint64_t tag = 0;
   bool in_parts = false;   // it was not offered
+  bool in_burst = false;   // another has left just before it
   bool began = false;      // a part of it has left
   std::uint64_t pull = 0;  // the receiver's number of the fetch; 0: it has not asked for it
   // What is left to be sent in parts; null: it stands in no pipe.
@@ -88,8 +90,12 @@ struct Tagged::PipeOut {
   Offered* first = nullptr;
   Offered* last = nullptr;
   bool listed = false;
-  PipeOut* next = nullptr;  // in sending_
+  std::uint64_t polled = 0;  // polls of the worker when the last message began, plus 1
+  PipeOut* next = nullptr;   // in sending_
   PipeOut* made_before = nullptr;
+
+  // A message begins after so many polls. True: in a burst, messages without a poll between them.
+  bool begin(std::uint64_t polls) { return std::exchange(polled, polls + 1) == polls + 1; }
 };
 
 // The receiving end: the message whose parts come now, and those that were asked for. Parts that

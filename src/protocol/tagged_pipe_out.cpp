@@ -11,9 +11,11 @@ namespace heddle::protocol {
 
 namespace {
 
-// The receiver begins when the first part is there, so that one is shorter than the others.
+// The receiver begins when the first part is there, so that one is shorter than the others. In a
+// burst the receiver is still busy with what came before: there the parts are long, and messages
+// of one part go whole.
 constexpr std::uint64_t kFirstPart = std::uint64_t{8} << 10;
-constexpr std::uint64_t kPart = std::uint64_t{16} << 10;
+constexpr std::uint64_t kPart = std::uint64_t{32} << 10;
 // What one call of advance() sends to one peer.
 constexpr std::uint64_t kPortion = std::uint64_t{128} << 10;
 
@@ -35,14 +37,17 @@ Tagged::PipeOut* Tagged::pipe_to(heddle_peer target) {
 base::Status Tagged::send_parts(const SendRequest& request, const engine::CallersCompletion& completion) {
   PipeOut* const pipe = pipe_to(request.target);
   if (pipe == nullptr || !make_offered()) return no_memory();
+  const bool in_burst = pipe->begin(core_.stats.polls);
+  const std::uint64_t whole = std::min(kPart, core_.capabilities.max_message - sizeof request.tag);
   // Whole messages may come between the parts of another.
-  if (pipe->first != nullptr && request.bytes <= eager()) {
+  if (request.bytes <= (in_burst ? whole : pipe->first != nullptr ? eager() : 0)) {
     transport::Command command = message(request);
     return post_numbered(command, [&] { return core_.requester.post(command, completion); });
   }
   if (pipe->first != nullptr || core_.operations.full()) return HEDDLE_AGAIN;
   Offered parts;
   parts.in_parts = true;
+  parts.in_burst = in_burst;
   parts.tag = request.tag;
   parts.rest = static_cast<const std::byte*>(request.data);
   parts.rest_bytes = request.bytes;
@@ -135,9 +140,10 @@ std::uint64_t Tagged::post_part(Offered& offered, heddle_peer target) {
     command.header = &pulled;
     command.header_bytes = sizeof pulled;
   }
-  const std::uint64_t most = std::min<std::uint64_t>(kPart, core_.capabilities.max_message - sizeof message);
+  const std::uint64_t most = core_.capabilities.max_message - sizeof message;
   command.local = const_cast<std::byte*>(offered.rest);  // not written
-  command.bytes = std::min(offered.rest_bytes, offered.began ? most : std::min(kFirstPart, most));
+  const std::uint64_t part = offered.began || offered.in_burst ? kPart : kFirstPart;
+  command.bytes = std::min({offered.rest_bytes, part, most});
   if (transport_.post({&command, 1}) == 0) return 0;
   offered.began = true;
   offered.rest += command.bytes;

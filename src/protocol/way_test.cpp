@@ -58,9 +58,8 @@ TEST(Way, TaggedMessagesByLength) {
       {16 * kKi, "eager", "fetched"},
       {16 * kKi + 1, "piped", "fetched"},
       {33'584, "piped", "fetched"},
-      {512 * kKi - 240, "piped", "fetched"},
-      {512 * kKi - 239, "pulled", "fetched"},
-      {512 * kKi, "pulled", "fetched"},
+      {512 * kKi, "piped", "fetched"},
+      {512 * kKi + 1, "pulled", "fetched"},
       {kMi, "pulled", "fetched"},
       {kMi * kMi, "pulled", "fetched"},
   };

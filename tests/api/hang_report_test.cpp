@@ -254,7 +254,7 @@ TEST_F(HangReport, TellsThatTheTargetReceivesNothing) {
       "heddle[0] heddle_send has waited 1 s on worker 0 (exclusive: this thread advances it): the message of 1000 "
       "bytes to worker 0 of rank 1 is not accepted; " +
           std::to_string(kept * 1216) +
-          " of HEDDLE_TAG_CREDIT_BYTES=1048576 (long ones: twice that) are used by messages that are not received "
+          " of HEDDLE_TAG_CREDIT_BYTES=4194304 (long ones: twice that) are used by messages that are not received "
           "there: "
           "post receives there, and make progress on that worker\n");
 }

@@ -232,6 +232,29 @@ TEST(Rendezvous, ACancelledReceiveIsNotWrittenToAndOneThatHasItsMessageIsNotCanc
   }
 }
 
+// Messages that leave without a poll between them: the later ones go whole or in longer parts.
+TEST(Rendezvous, ABurstArrivesInItsOrder) {
+  const std::vector<std::size_t> lengths = {16'385, 32'768, 32'760, 32'769, 65'536, 8'000, 32'768, 200'000, 32'761};
+  for (const std::size_t posted : {std::size_t{0}, std::size_t{4}, lengths.size()}) {
+    Pair pair;
+    std::vector<std::vector<std::byte>> sources;
+    std::deque<Receipt> receipts;
+    std::vector<Outcome> sent(lengths.size());
+    for (const std::size_t bytes : lengths) {
+      sources.push_back(pattern(bytes, static_cast<unsigned>(sources.size())));
+      receipts.emplace_back(bytes);
+    }
+    for (std::size_t i = 0; i < posted; ++i) pair.post(receipts[i], 5);
+    for (std::size_t i = 0; i < lengths.size(); ++i) pair.send(sources[i], 5, &sent[i]);
+    for (std::size_t i = posted; i < lengths.size(); ++i) pair.post(receipts[i], 5);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      ASSERT_TRUE(pair.until({kSender, kReceiver}, [&] { return receipts[i].outcome.times == 1; })) << i;
+      EXPECT_EQ(receipts[i].outcome.status, HEDDLE_DONE);
+      EXPECT_EQ(receipts[i].data, sources[i]) << "message " << i << ", " << posted << " posted";
+    }
+  }
+}
+
 // Of a message that goes in parts only a few have left when one side closes or fails: the cells of
 // a worker hold less than the message.
 const std::vector<std::pair<const char*, const char*>> kLongParts = {{"HEDDLE_TAG_CREDIT_BYTES", "32M"},
@@ -510,6 +533,7 @@ TEST_P(RendezvousOperations, AreNotAllTakenByLongSends) {
   constexpr std::size_t kMessages = 60;
   auto settings = GetParam().variables;
   settings.emplace_back("HEDDLE_WORKER_OPERATIONS", "16");
+  settings.emplace_back("HEDDLE_TAG_CREDIT_BYTES", "1M");
   const Variables variables(settings);
   Pair pair(GetParam().transport);
   const std::vector<std::byte> data = pattern(100'000, 12);

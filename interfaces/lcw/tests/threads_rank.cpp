@@ -117,10 +117,10 @@ void own_queues(const std::vector<lcw::device_t>& devices, int rounds) {
 
 // All threads post and poll on one queue. Any thread may complete any operation. Threads that are
 // quick send all that they have before the others post any receive. So all messages together must
-// fit half the credit (HEDDLE_TAG_CREDIT_BYTES: 1 MiB; a message of a word takes 256 bytes): what
-// is received is reported when it is half of it.
+// fit the credit (HEDDLE_TAG_CREDIT_BYTES: 4 MiB; a message of a word takes 256 bytes) less what is
+// received and not yet reported, an eighth of it.
 void one_queue(const std::vector<lcw::device_t>& devices, int rounds) {
-  constexpr int kMostRounds = (512 << 10) / 256 / kThreads / kWindow;
+  constexpr int kMostRounds = (3 << 20) / 256 / kThreads / kWindow;
   rounds = std::min(rounds, kMostRounds);
   const lcw::rank_t me = lcw::get_rank();
   const lcw::rank_t next = (me + 1) % lcw::get_nranks();

@@ -7,7 +7,7 @@ namespace hangs {
 namespace {
 
 // more short messages than HEDDLE_TAG_CREDIT_BYTES has room for
-constexpr std::uint32_t kFlood = 8000;
+constexpr std::uint32_t kFlood = 32'000;
 
 void describe(Script& script, const char* how) {
   hang_append(script.truth.how, sizeof script.truth.how, "%s", how);

@@ -33,8 +33,8 @@ struct CellRecord {
 static_assert(sizeof(CellRecord) == 16);
 
 inline constexpr std::uint64_t kCells = 128;
-// The longest message in a cell: 16 KiB with a header.
-inline constexpr std::uint32_t kCellBytes = (std::uint32_t{16} << 10) + 64;
+// The longest message in a cell: 32 KiB with a header, a part of a long message.
+inline constexpr std::uint32_t kCellBytes = (std::uint32_t{32} << 10) + 64;
 // A message lies in its cell as its data lies in the lines of its source: see copy_data() for why.
 inline constexpr std::uint64_t kCellStride = kCellBytes + 128;
 inline constexpr std::uint64_t kCellPoolBytes = kCells * kCellStride;

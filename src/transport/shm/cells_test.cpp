@@ -55,7 +55,7 @@ TEST(Cells, MessagesAreWholeWhereverTheirSourceLies) {
   TestCards cards;
   TestRank a(cards, 0, 2);
   TestRank b(cards, 1, 2);
-  const auto data = bytes_of(1, 20'000);
+  const auto data = bytes_of(1, kCellBytes + 200);
   const std::uint64_t header = 0x1122334455667788;
   for (const std::uint64_t bytes : {std::uint64_t{kLeastInCell} - 8, std::uint64_t{kLeastInCell}, std::uint64_t{10'001},
                                     std::uint64_t{kCellBytes} - 8, std::uint64_t{kCellBytes}}) {
