@@ -147,7 +147,7 @@ void print_messages(const Facts& facts) {
   std::printf(R"(
   inline   in its record; the source is free at once
   eager    whole: copied into the transport, and out at the receiver
-  piped    in parts: the receiver takes the first ones while the sender sends the others
+  piped    in parts: the receiver takes the first ones while the sender sends the others; in bursts whole up to 32 KiB
   pulled   offered; the receiver asks for the parts, and copies alone by the kernel while the sender is not in the library
   fetched  offered; the receiver gets it from the sender's memory
 

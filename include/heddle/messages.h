@@ -123,13 +123,13 @@ HEDDLE_API heddle_status heddle_am(heddle_worker worker, heddle_peer target, con
  * receive. A worker has at most three quarters of HEDDLE_WORKER_OPERATIONS of long messages under
  * way. If the receiver's memory is exhausted before that, the message is dropped, counted and
  * logged there, and not received; the sender of a long message gets NO_MEMORY.
- * Long messages (more than HEDDLE_TAG_EAGER_BYTES; by default, on one machine, more than 512 KiB or
- * half of HEDDLE_TAG_CREDIT_BYTES, and over networks more than one packet) go from buffer to buffer
- * once the receive is posted (rendezvous), so the sending and the receiving worker both make
- * progress until the message is complete. heddle_send also sends a message of more than 8 KiB as a
- * long one if there is no room on the way. So flush and quiet after a send of more than 8 KiB may
- * wait until it is received. A shorter message of more than 16 KiB goes in parts on one machine:
- * its sender makes progress until all have left, and its receiver until all have come. */
+ * Long messages (more than HEDDLE_TAG_EAGER_BYTES; by default, on one machine, more than 512 KiB,
+ * or half of HEDDLE_TAG_CREDIT_BYTES if less, over networks more than one packet) go from buffer
+ * to buffer once the receive is posted (rendezvous), so the sending and the receiving worker both
+ * make progress until the message is complete. heddle_send also sends a message of more than 8 KiB
+ * as a long one if there is no room on the way. So flush and quiet after a send of more than 8 KiB
+ * may wait until it is received. A shorter message of more than 16 KiB goes in parts on one
+ * machine: its sender makes progress until all have left, and its receiver until all have come. */
 
 #define HEDDLE_ANY UINT32_MAX
 

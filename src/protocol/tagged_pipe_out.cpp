@@ -38,9 +38,9 @@ base::Status Tagged::send_parts(const SendRequest& request, const engine::Caller
   PipeOut* const pipe = pipe_to(request.target);
   if (pipe == nullptr || !make_offered()) return no_memory();
   const bool in_burst = pipe->begin(core_.stats.polls);
-  const std::uint64_t whole = std::min(kPart, core_.capabilities.max_message - sizeof request.tag);
+  const std::uint64_t part = std::min(kPart, core_.capabilities.max_message - sizeof request.tag);
   // Whole messages may come between the parts of another.
-  if (request.bytes <= (in_burst ? whole : pipe->first != nullptr ? eager() : 0)) {
+  if (request.bytes <= std::max(in_burst ? part : 0, pipe->first != nullptr ? eager() : 0)) {
     transport::Command command = message(request);
     return post_numbered(command, [&] { return core_.requester.post(command, completion); });
   }

@@ -25,8 +25,8 @@ std::uint64_t longest_inlined(std::uint32_t header_bytes) {
 WayLimits tagged_limits(const transport::Capabilities& can, const base::Config& config, bool mapped) {
   const std::uint64_t packet = can.max_message - sizeof(std::uint64_t);
   const std::uint64_t asked = config.number(base::Var::tag_eager_bytes);
-  // A message that needs more than half a window could wait for ever for credit that is not
-  // reported yet.
+  // A message that needs a whole window could wait for ever for credit that is not reported yet;
+  // half of one leaves room for others.
   const std::uint64_t half = config.number(base::Var::tag_credit_bytes) / 2 - wire::kTaggedNode - 64;
   WayLimits limits;
   limits.eager = std::min({packet, half, asked == 0 ? packet : asked});

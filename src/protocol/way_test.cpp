@@ -92,7 +92,7 @@ TEST(Way, ActiveMessagesByLength) {
 // Whatever the settings and the transport: longer messages never go by an earlier way, each length
 // goes by one, and what goes without being asked for fits half the credit.
 TEST(Way, EveryLengthHasOneWayWhateverTheSettings) {
-  for (const char* credit : {"64K", "1M", "1G"}) {
+  for (const char* credit : {"64K", "1M", "4M", "1G"}) {
     for (const char* eager : {"0", "1", "57", "4K", "100K", "1G"}) {
       for (const std::uint32_t packet : {128U, 4096U, 33'592U, 1U << 20}) {
         for (const bool direct : {false, true}) {

@@ -232,10 +232,25 @@ TEST(Rendezvous, ACancelledReceiveIsNotWrittenToAndOneThatHasItsMessageIsNotCanc
   }
 }
 
+// Of a message that goes in parts only a few have left when one side closes or fails: the cells of
+// a worker hold less than the message.
+const std::vector<std::pair<const char*, const char*>> kLongParts = {{"HEDDLE_TAG_CREDIT_BYTES", "32M"},
+                                                                     {"HEDDLE_TAG_EAGER_BYTES", "8M"}};
+constexpr std::size_t kLongPiped = 6'000'000;
+
 // Messages that leave without a poll between them: the later ones go whole or in longer parts.
 TEST(Rendezvous, ABurstArrivesInItsOrder) {
-  const std::vector<std::size_t> lengths = {16'385, 32'768, 32'760, 32'769, 65'536, 8'000, 32'768, 200'000, 32'761};
-  for (const std::size_t posted : {std::size_t{0}, std::size_t{4}, lengths.size()}) {
+  // the longest one fills the cells, so that the others come between its parts
+  const std::vector<std::size_t> lengths = {16'385, 32'768, 32'760,  32'769, 65'536, 8'000,  32'768,
+                                            33'000, 33'584, 200'000, 33'585, 32'761, 16'385, 3'500'000,
+                                            32'768, 33'584, 20'000,  33'585, 8'000};
+  const char* const rings[] = {"2K", "36K", "132K", "1M"};
+  for (std::size_t round = 0; round < 2 * std::size(rings); ++round) {
+    auto settings = kLongParts;
+    settings.emplace_back("HEDDLE_SHM_RING_BYTES", rings[round / 2]);
+    settings.emplace_back("HEDDLE_SHARING", round % 2 == 0 ? "exclusive" : "delegate");
+    const Variables variables(settings);
+    const std::size_t posted = round * lengths.size() / (2 * std::size(rings) - 1);
     Pair pair;
     std::vector<std::vector<std::byte>> sources;
     std::deque<Receipt> receipts;
@@ -249,17 +264,13 @@ TEST(Rendezvous, ABurstArrivesInItsOrder) {
     for (std::size_t i = posted; i < lengths.size(); ++i) pair.post(receipts[i], 5);
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       ASSERT_TRUE(pair.until({kSender, kReceiver}, [&] { return receipts[i].outcome.times == 1; })) << i;
+      ASSERT_TRUE(pair.until({kSender, kReceiver}, [&] { return sent[i].times == 1; })) << i;
+      EXPECT_EQ(sent[i].status, HEDDLE_DONE);
       EXPECT_EQ(receipts[i].outcome.status, HEDDLE_DONE);
       EXPECT_EQ(receipts[i].data, sources[i]) << "message " << i << ", " << posted << " posted";
     }
   }
 }
-
-// Of a message that goes in parts only a few have left when one side closes or fails: the cells of
-// a worker hold less than the message.
-const std::vector<std::pair<const char*, const char*>> kLongParts = {{"HEDDLE_TAG_CREDIT_BYTES", "32M"},
-                                                                     {"HEDDLE_TAG_EAGER_BYTES", "8M"}};
-constexpr std::size_t kLongPiped = 6'000'000;
 
 TEST(Rendezvous, AReceiverThatClosesLeavesNothingToBeWritten) {
   for (const std::size_t bytes : {kOffered, kLongPiped}) {
@@ -466,7 +477,7 @@ TEST(Rendezvous, ABusyPipeHoldsUpNoQueue) {
   const Variables variables(std::vector<std::pair<const char*, const char*>>{
       {"HEDDLE_SHARING", "offload"}, {"HEDDLE_PROGRESS", "none"}, {"HEDDLE_TAG_CREDIT_BYTES", "32M"}});
   const Job job(3, "shm");
-  constexpr std::size_t kMessages = 8;  // more than the cells of a worker hold
+  constexpr std::size_t kMessages = 12;  // more than the cells that one peer may have hold
   std::vector<Context> contexts;
   std::vector<Worker> workers;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {

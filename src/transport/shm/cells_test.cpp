@@ -96,7 +96,7 @@ TEST(Cells, OrderIsKeptAmongMessagesOfAllLengths) {
   std::vector<std::size_t> lengths;
   for (int round = 0; round < 3000; ++round) {
     if (random.below(3) != 0) {
-      const std::size_t bytes = random.below(4) == 0 ? 1 + random.below(200) : 1 + random.below(30'000);
+      const std::size_t bytes = random.below(4) == 0 ? 1 + random.below(200) : 1 + random.below(33'500);
       Command command = message_of(1, std::span(data).first(bytes), nullptr, posted);
       if (a.worker->post({&command, 1}) == 1) {
         lengths.push_back(bytes);
