@@ -293,8 +293,8 @@ HEDDLE_API heddle_status heddle_counter_read(heddle_counter counter, uint64_t* v
 /* Sets the counter to 0 and forgets failures. No operation that names it may be outstanding. */
 HEDDLE_API heddle_status heddle_counter_reset(heddle_counter counter);
 /* Makes progress on the worker until the counter has reached `value`, an operation that names it
- * has failed (that error), or the time is over (TIMEOUT). Errors: these, and STATE (inside a
- * handler, when it is not reached yet). */
+ * has failed (that error), or the time is over (TIMEOUT). Errors: these, STATE (inside a handler,
+ * when it is not reached yet), and HANDLE, also if a callback frees the counter meanwhile. */
 HEDDLE_API heddle_status heddle_counter_wait(heddle_worker worker, heddle_counter counter, uint64_t value,
                                              int64_t timeout_ns);
 

@@ -201,24 +201,28 @@ heddle_status heddle_counter_wait(heddle_worker handle, heddle_counter counter_h
                                   int64_t timeout_ns) {
   Worker* worker = find_handle<Worker>(handle.id);
   if (worker == nullptr) return bad_handle("worker", handle.id);
-  const OperationCounter* counter = find_handle<OperationCounter>(counter_handle.id);
-  if (counter == nullptr) return bad_handle("counter", counter_handle.id);
+  // Found anew at each look: a callback that runs meanwhile may free it.
   const auto attempt = [&] {
+    const OperationCounter* counter = find_handle<OperationCounter>(counter_handle.id);
+    if (counter == nullptr) [[unlikely]]
+      return bad_handle("counter", counter_handle.id);
     if (counter->status() != HEDDLE_DONE) return failed_operation(counter->status());
     if (counter->value() < value) return HEDDLE_AGAIN;
     counter->learnt();
     return HEDDLE_DONE;
   };
   if (const Status status = attempt(); status != HEDDLE_AGAIN) return status;
+  const auto now = [&]() -> unsigned long long {
+    const OperationCounter* counter = find_handle<OperationCounter>(counter_handle.id);
+    return counter == nullptr ? 0 : counter->value();
+  };
   const auto describe = [&](heddle::tap::Wait& wait) {
-    heddle::worker::awaits(wait, "the counter is %llu, awaited %llu", static_cast<unsigned long long>(counter->value()),
-                           static_cast<unsigned long long>(value));
+    heddle::worker::awaits(wait, "the counter is %llu, awaited %llu", now(), static_cast<unsigned long long>(value));
   };
   const Status status = worker->until({"heddle_counter_wait", timeout_ns}, attempt, describe);
   if (status != HEDDLE_ERR_TIMEOUT) return status;
   return heddle::base::fail(status, "heddle_counter_wait: after %lld ns the counter is %llu, awaited %llu",
-                            static_cast<long long>(timeout_ns), static_cast<unsigned long long>(counter->value()),
-                            static_cast<unsigned long long>(value));
+                            static_cast<long long>(timeout_ns), now(), static_cast<unsigned long long>(value));
 }
 
 heddle_status heddle_signal_wait(heddle_worker handle, const uint64_t* word, heddle_compare compare, uint64_t value,

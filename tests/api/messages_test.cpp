@@ -60,6 +60,20 @@ TEST(Messages, AWaitThatTimesOutSaysWhatItSaw) {
   EXPECT_STREQ(heddle_last_error(), "heddle_counter_wait: after 1000 ns the counter is 0, awaited 2");
 }
 
+// Its memory is given back meanwhile.
+TEST(Messages, AWaitForACounterThatACallbackFreesSaysSo) {
+  Two two;
+  heddle_counter counter{};
+  ASSERT_EQ(heddle_counter_create(two.contexts[0].handle(), nullptr, &counter), HEDDLE_DONE);
+  const auto free_it = [](const heddle_am_arrival*, void* which) {
+    EXPECT_EQ(heddle_counter_free(*static_cast<heddle_counter*>(which)), HEDDLE_DONE);
+  };
+  ASSERT_EQ(heddle_am_register(two.contexts[0].handle(), 1, free_it, &counter), HEDDLE_DONE);
+  const heddle_am_message message{1, 0, nullptr, nullptr, 0};
+  ASSERT_GE(two.workers[1].am({0, 0}, message), 0);
+  EXPECT_EQ(heddle_counter_wait(two.workers[0].handle(), counter, 1, 60'000'000'000), HEDDLE_ERR_HANDLE);
+}
+
 TEST(Messages, ProgressFromInsideNamesTheOtherClass) {
   Two two;
   std::string why;

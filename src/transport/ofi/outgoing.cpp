@@ -27,14 +27,14 @@ std::size_t Outgoing::post(Port& port, Command& command) {
     return post_otherwise(port, command) ? 1 : 0;
   PeerState& peer = state(*known);
   const std::uint32_t cost = cost_of(static_cast<std::uint32_t>(command.bytes));
-  if (peer.is_full(cost, port.outgoing().window_) || peer.busy() || !port.undelivered().has_room()) [[unlikely]]
+  if (peer.is_full(cost, port.outgoing().window_) || peer.busy() || !port.completions().messages().has(1)) [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   peer.next.immediate = command.immediate;
   write_packet(command, peer.next.packet);
   if (!send_by_value(port, peer, sizeof(Head) + command.bytes)) [[unlikely]]
     return post_otherwise(port, command) ? 1 : 0;
   peer.next.position += cost;
-  port.undelivered().remember(peer, command.token, cost);
+  port.undelivered().remember(port.completions().messages(), peer, command.token, cost);
   command.source_free = true;
   return 1;
 }

@@ -191,7 +191,11 @@ TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
   std::vector<std::vector<std::byte>> data;
   for (std::uint64_t i = 0; i < 8; ++i) data.push_back(pattern(i, 60));
   std::size_t accepted = 0;
-  for (std::size_t i = 0; i < data.size(); ++i) {
+  if (world.capabilities().copies_messages) {  // at once, or when a helper has left the port
+    ASSERT_NE(world.must_post(world.port(0, 1), message_to(1, 0, data[0], 0)), 0U);
+    accepted = 1;
+  }
+  for (std::size_t i = accepted; i < data.size(); ++i) {
     if (world.port(0, 1).post_one(message_to(1, 0, data[i], static_cast<std::uint32_t>(i))) != 0) ++accepted;
   }
   world.close_port(0, 1);
@@ -199,9 +203,6 @@ TEST_P(Conformance, AcceptedMessagesOutliveTheirSender) {
   for (const Arrival& arrival : world.port(1).arrivals) {
     ASSERT_LT(arrival.immediate, data.size());
     EXPECT_EQ(arrival.data, data[arrival.immediate]);
-  }
-  if (world.capabilities().copies_messages) {
-    EXPECT_GT(accepted, 0U);
   }
 }
 
